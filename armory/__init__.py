@@ -1,7 +1,14 @@
-"""Armory: one URL in front of many MCP servers, and tool retrieval as a library.
+"""Armory: an MCP gateway with tool retrieval, whose retrieval is also a Python library.
 
-Owns: the public names, imported when they are first asked for, and that no library that is loaded
-afterwards reports to its maker.
+    ToolMemory         remembers tools and finds those that a query needs
+    AsyncToolMemory    the same for asyncio
+    Tool               one tool
+    SelectedTool       one tool that was found, with its scores
+    ArmoryError        base of all errors, which `armory.errors` has
+
+The gateway itself is the command `armory`; see `armory --help`.
+
+Owns: the public names, imported on first use, and telemetry of libraries, which is switched off.
 """
 
 from __future__ import annotations
@@ -36,3 +43,7 @@ def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'armory' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

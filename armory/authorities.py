@@ -12,10 +12,11 @@ _kept: dict[tuple[str | int, ...], ssl.SSLContext] = {}
 
 
 def trusted() -> ssl.SSLContext:
-    """Those of the file that `SSL_CERT_FILE` names, or of the platform.
+    """The default TLS context: authorities from the file that `SSL_CERT_FILE` names, or the
+    platform's.
 
-    One context serves all connections: to read a hundred authorities takes tens of milliseconds and
-    a megabyte. It is made anew when another file is there, which is replaced while a gateway runs.
+    It is shared by all connections: reading a hundred authorities takes tens of milliseconds and a
+    megabyte. It is built again when the file was replaced while the gateway runs.
     """
     which = _which()
     found = _kept.get(which)
@@ -27,7 +28,7 @@ def trusted() -> ssl.SSLContext:
 
 
 def _which() -> tuple[str | int, ...]:
-    """What tells the file from the one that was there before."""
+    """What identifies the present version of the file."""
     file = ssl.get_default_verify_paths().cafile
     if not file:  # there is none
         return ()

@@ -1,8 +1,7 @@
-"""How long the end of a process takes at most, all of it together.
+"""The deadline for everything a process does while it shuts down.
 
-Owns: the one deadline of everything that ends after the last call, and what is left of it: where
-one waits for a database that is silent, there must be time for who ends after it. Never imports
-anything of Armory.
+Owns: that one deadline and the time left until it. A step that waits for a silent database must
+leave time for the steps after it. Never imports anything of Armory.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ _until: ContextVar[float] = ContextVar("when the end is to be over", default=mat
 
 
 def begin() -> None:
-    """`END_S` are left from now on, to this task and to what it starts."""
+    """Start the shutdown deadline: `END_S` from now, for this task and the tasks that it starts."""
     _until.set(time.monotonic() + END_S)
 
 
 def at_most(own_s: float) -> float:
-    """How many seconds one that ends may wait: `own_s` of its own, or what is left of all."""
+    """How many seconds a shutdown step may wait: `own_s`, or what is left until the deadline."""
     return min(own_s, max(_LEAST_S, _until.get() - time.monotonic()))

@@ -39,7 +39,7 @@ class ConfigError(ArmoryError):
 
 
 class InvalidRequest(ArmoryError):
-    """What the caller sent does not fit. `parameter` names the offending part."""
+    """The caller's input is invalid. `parameter` names the offending part."""
 
     code = "invalid_request"
 
@@ -61,8 +61,8 @@ class AccessDenied(ArmoryError):
 
 
 class InsufficientScope(AccessDenied):
-    """The credential lacks scopes that every request needs; `scopes` are all of those, `principal`
-    (`domain.principal`) is whose it is.
+    """The credential lacks scopes that every request needs. `scopes` lists all needed scopes;
+    `principal` (`domain.principal`) is the credential's owner.
     """
 
     code = "insufficient_scope"
@@ -74,7 +74,7 @@ class InsufficientScope(AccessDenied):
 
 
 class UnknownTool(ArmoryError):
-    """No such tool, prompt or resource for this principal; says the same for hidden ones.
+    """No such tool, prompt or resource for this principal; the message is the same for hidden ones.
 
     `nearest` are names that the principal may use and that come near.
     """
@@ -103,7 +103,7 @@ class RateLimited(ArmoryError):
 
 
 class QuotaExceeded(RateLimited):
-    """What a caller may use a day, or at a time, is used up."""
+    """A daily quota or concurrency limit of the caller is used up."""
 
     code = "quota_exceeded"
 
@@ -121,7 +121,7 @@ class UpstreamUnavailable(ArmoryError):
 
 
 class LoginNeeded(ArmoryError):
-    """A person must log in at an upstream first; `url` is where, once that is known."""
+    """The person must log in to an upstream first; `url` is the login page, if known."""
 
     code = "login_required"
     lasts = True
@@ -149,13 +149,13 @@ class UpstreamOverloaded(UpstreamUnavailable):
 
 
 class BackendError(ArmoryError):
-    """A part that Armory leans on (vector store, database, embedding API) failed."""
+    """A service that Armory depends on (vector store, database, embedding API) failed."""
 
     code = "backend"
 
 
 class GatewayEnds(BackendError):
-    """The gateway was told to end, and what was asked of it takes longer than it has."""
+    """The gateway is shutting down, and the request takes longer than the time left."""
 
     def __init__(self) -> None:
         super().__init__(

@@ -1,6 +1,6 @@
-"""Files that are written whole or not at all, by one at a time.
+"""Atomic replacement of files, and locks on them.
 
-Owns: `replacing`, `alone`, `disk_left`. Never imports a room: every one keeps files.
+Owns: `replacing`, `alone`, `disk_left`. Never imports a room: every room writes files.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ NO_ROOM = frozenset((errno.ENOSPC, errno.EDQUOT))
 
 @contextmanager
 def replacing(path: Path) -> Generator[BinaryIO]:
-    """A file for its owner alone that takes the place of `path` at the end; where something fails
-    meanwhile, a full disk say, nothing of it is left and `path` is as it was.
+    """A temporary file, readable by its owner alone, that replaces `path` at the end of the block.
+    If anything fails meanwhile, such as a full disk, it is deleted and `path` stays unchanged.
 
     Raises:
         OSError: it cannot be written; names the file.
@@ -44,8 +44,8 @@ def replacing(path: Path) -> Generator[BinaryIO]:
 
 @contextmanager
 def alone(path: Path) -> Generator[None]:
-    """As the only one, among the threads and processes that ask for it, who reads the file at
-    `path` and writes it anew. Waits for the others: in a thread, where there is an event loop.
+    """Hold an exclusive lock on the file at `path`, among all threads and processes that use this
+    function, to read it and write it again. Where there is an event loop, the wait is in a thread.
 
     Raises:
         OSError: nothing can be written beside the file.
@@ -60,8 +60,8 @@ def alone(path: Path) -> Generator[None]:
 
 
 def disk_left(path: Path) -> tuple[Path, int] | None:
-    """Where the disk that has `path` is mounted, and how many bytes are left on it; None: the
-    system does not tell.
+    """The mount point of the disk that holds `path`, and the free bytes on it; None: the system
+    does not tell.
     """
     try:
         left = shutil.disk_usage(path).free

@@ -1,4 +1,4 @@
-"""Loggers of modules: structlog's, which is loaded with the first event that is logged.
+"""Loggers for modules. structlog is loaded only when the first event is logged.
 
 Owns: `Logger`, and what is done before that event. structlog brings rich, Pygments and attrs, a
 third of what a command loads that has nothing to log. Never imports a room.
@@ -19,7 +19,7 @@ LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 
 class _First:
-    """What is done before the first event, and which events are none."""
+    """The set-up that runs before the first event, and the level below which events are ignored."""
 
     def __init__(self) -> None:
         self.action: Callable[[], None] | None = None
@@ -31,7 +31,7 @@ _first = _First()
 
 
 def before_first(action: Callable[[], None] | None, least: int = 0) -> None:
-    """Have something done before the first event is logged.
+    """Register a function that is called before the first event is logged.
 
     Args:
         action: sets structlog up; None: nothing is left to do.
@@ -41,7 +41,7 @@ def before_first(action: Callable[[], None] | None, least: int = 0) -> None:
 
 
 def set_up() -> None:
-    """Do now what is done before the first event, where that is left to do."""
+    """Run that function now, unless it has run already."""
     if _first.action is None:
         return
     with _first.lock:  # whoever logs meanwhile waits

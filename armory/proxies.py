@@ -13,8 +13,8 @@ from armory.errors import ConfigError
 
 
 def proxy_of(parts: SplitResult) -> str | None:
-    """The proxy that the environment (`HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY`) has for a URL; None:
-    it is asked directly, as this machine is.
+    """The proxy that the environment (`HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY`) names for a URL;
+    None: no proxy.
 
     Raises:
         ConfigError: it speaks something else than HTTP.

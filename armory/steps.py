@@ -1,7 +1,7 @@
-"""Charging the event loop's time, step by step of a coroutine, to the caller whose request it is.
+"""Charging the event loop time of a coroutine, step by step, to the caller whose request it is.
 
-Owns: `InContext`, which runs a coroutine and charges an account, and the share of all those
-together that say very much at once. Never imports a room: MCP and REST both use it.
+Owns: `InContext`, which runs a coroutine and charges an account, and `Flooding`, the common limit
+on large bursts of data. Never imports a room: MCP and REST both use it.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ _TOLD_S = 0.0005
 
 
 class Flooding:
-    """What those who say very much at once may take of the event loop, all of them together.
+    """Limits the share of the event loop that large bursts of data take, from all peers together.
 
-    Each in a turn of its own, twenty that begin together would make one long turn.
+    With one limit for each peer, twenty that begin at the same moment would still add up to a long
+    pause.
 
     Args:
         share: of the loop.
@@ -32,7 +33,9 @@ class Flooding:
         self._free_at = 0.0
 
     def wait_s(self, took: float) -> float:
-        """One has just taken so many seconds; for how many it should let others go first."""
+        """Record that a burst has just taken so many seconds; returns how long reading from its
+        sender should pause.
+        """
         now = self._clock()
         self._free_at = max(self._free_at, now - took) + took / self._share
         return max(self._free_at - now, 0.0)

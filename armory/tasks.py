@@ -46,7 +46,9 @@ def spawn(work: Coroutine[Any, Any, _T], name: str) -> asyncio.Task[_T]:
 
 
 async def step_by_step(steps: Generator[None, None, _T]) -> _T:
-    """What the steps come to; between them others have their turn of the event loop."""
+    """Run a generator to its end, giving way to the event loop between steps; returns
+    its result.
+    """
     while True:
         try:
             next(steps)
@@ -81,7 +83,7 @@ async def stop(*tasks: asyncio.Task[Any] | None, timeout_s: float | None = None)
 
 
 async def cancellable(work: Awaitable[_T]) -> _T:
-    """What a library's `work` returns, unless this task was cancelled meanwhile.
+    """Await a library's `work`, and raise CancelledError if this task was cancelled meanwhile.
 
     `asyncio.wait_for` of Python 3.11 returns or raises what it waited for when it is cancelled in
     the turn in which that ended (cpython gh-86296, fixed in 3.12): a loop that only a cancellation
@@ -104,8 +106,8 @@ async def cancellable(work: Awaitable[_T]) -> _T:
 
 
 async def give_way(took_s: float) -> None:
-    """Leave the event loop to others after a piece of work that took so many seconds: for a turn,
-    and where somebody used that, for twice as long as it took.
+    """Yield to the event loop after work that took so many seconds: for one turn, and if other
+    tasks used that turn, for twice as long as the work took.
     """
     loop = asyncio.get_running_loop()
     begun = loop.time()
@@ -115,7 +117,7 @@ async def give_way(took_s: float) -> None:
 
 
 class Tasks:
-    """The tasks of one object, which ends them at the latest with itself."""
+    """The background tasks of one object; they end with the object at the latest."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -135,7 +137,7 @@ class Tasks:
         return self._kept(spawn(work, name))
 
     def cancel(self) -> None:
-        """Ask every one of them to end."""
+        """Cancel all of them, without waiting."""
         for task in self:
             task.cancel()
 
@@ -155,7 +157,7 @@ class Tasks:
 
 
 class Flight(Generic[_T]):
-    """Work that is under way at most once: whoever wants it meanwhile waits for the same.
+    """Work that runs at most once at a time: callers that come meanwhile wait for the same run.
 
     It goes on when the one who began it is cancelled: the others still wait for it.
 
@@ -169,23 +171,23 @@ class Flight(Generic[_T]):
 
     @property
     def under_way(self) -> bool:
-        """Whether the work is."""
+        """Whether the work is running."""
         return self._task is not None
 
     async def join(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
-        """The outcome of the work that is under way, else of `work`."""
+        """The result of the work that is running, or else of `work`, which is started."""
         if self._task is None:
             self._task = start(work(), self._name)
             self._task.add_done_callback(self._landed)
         return await asyncio.shield(self._task)
 
     async def landed(self) -> None:
-        """Returns when none is under way, however it ended."""
+        """Wait until nothing is running, however it ended."""
         if self._task is not None:
             await asyncio.wait((self._task,))
 
     async def stop(self) -> None:
-        """Cancel what is under way, and wait until it has ended."""
+        """Cancel the work that is running, and wait until it has ended."""
         await stop(self._task)
 
     def _landed(self, task: asyncio.Task[_T]) -> None:
@@ -194,7 +196,7 @@ class Flight(Generic[_T]):
 
 
 class InTurn:
-    """Pieces of work, one after the other, in the order in which they were asked for.
+    """Runs pieces of work one after the other, in the order in which they were requested.
 
     Each goes on to its end when whoever waits for it is cancelled: nothing is left half done.
 
@@ -208,13 +210,13 @@ class InTurn:
         self._tasks = Tasks()
 
     async def do(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
-        """The outcome of `work`, once those before it have ended."""
+        """Wait for the pieces before this one, run `work`, and return its result."""
         task = self._tasks.start(self._next(work), self._name)
         task.add_done_callback(seen)
         return await asyncio.shield(task)
 
     async def stop(self) -> None:
-        """End them, those under way included."""
+        """Cancel all of them, including the one that runs."""
         await self._tasks.stop()
 
     async def _next(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
@@ -223,13 +225,13 @@ class InTurn:
 
 
 class Flights(Generic[_T]):
-    """As `Flight`, of work that is under way at most once for each key."""
+    """Like `Flight`, with one run at a time for each key."""
 
     def __init__(self) -> None:
         self._tasks: dict[str, asyncio.Task[_T]] = {}
 
     async def join(self, key: str, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
-        """The outcome of the work that is under way for `key`, else of `work`."""
+        """The result of the work that is running for `key`, or else of `work`, which is started."""
         task = self._tasks.get(key)
         if task is None:
             task = self._tasks[key] = start(work(), f"flight {key[:40]}")
@@ -237,11 +239,11 @@ class Flights(Generic[_T]):
         return await asyncio.shield(task)
 
     def under_way(self, key: str) -> bool:
-        """Whether the work for `key` is."""
+        """Whether work for `key` is running."""
         return key in self._tasks
 
     def forget(self, key: str) -> None:
-        """Whoever comes from now on begins anew: the work under way may have read what is old."""
+        """Make later callers start a new run: the present one may have read stale data."""
         self._tasks.pop(key, None)
 
     def _landed(self, key: str, task: asyncio.Task[_T]) -> None:
@@ -251,7 +253,9 @@ class Flights(Generic[_T]):
 
 
 def seen(task: asyncio.Task[Any]) -> None:
-    """Fetch its error: everybody who waited may have been cancelled, and asyncio complains then."""
+    """Fetch the task's exception, so that asyncio does not log it when all who waited were
+    cancelled.
+    """
     if not task.cancelled():
         task.exception()
 
@@ -262,6 +266,6 @@ def _tell_failure(task: asyncio.Task[Any]) -> None:
 
 
 def being_cancelled() -> bool:
-    """Whether somebody cancels the present task: a cancellation of what it waits for is none."""
+    """Whether the current task itself is being cancelled, rather than only what it waits for."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

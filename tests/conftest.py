@@ -19,7 +19,7 @@ from armory.observability import redaction
 from tests.sockets import remember_makers
 
 if TYPE_CHECKING:
-    from armory.testing.servers import RedisServer
+    from armory.testing.servers import PostgresServer, RedisServer
 
 # As `armory` does, before NumPy loads. A fork, which is how uvloop starts a process, while OpenBLAS
 # multiplies with threads of its own leaves its locks taken: the next product, or the next fork with
@@ -73,6 +73,18 @@ def redis() -> Iterator[RedisServer]:
     server = RedisServer()
     yield server
     server.kill()
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """A PostgreSQL server for all tests, each of which makes its own databases there."""
+    from armory.testing.servers import PostgresServer, postgres_folder
+
+    if postgres_folder() is None:
+        pytest.skip("PostgreSQL is not installed")
+    server = PostgresServer()
+    yield server
+    server.remove()
 
 
 @pytest.fixture

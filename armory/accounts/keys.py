@@ -1,4 +1,4 @@
-"""API keys `acx_...`: made once, kept as a hash, checked in constant time.
+"""API keys `acx_...`: shown once when created, stored as a hash, compared in constant time.
 
 Owns: the form of a key and its whole life. Satisfies `security.authentication.Scheme`. Never logs
 or returns a key after it was made.
@@ -40,7 +40,7 @@ _REFUSED = "the API key is not valid: unknown, revoked or expired"
 
 
 class _CachedKey(msgspec.Struct, frozen=True):
-    """A cached answer; without an id there is no such valid key."""
+    """A cached lookup; without an id the key is invalid."""
 
     digest: str = ""
     id: str = ""
@@ -83,7 +83,7 @@ class ApiKeys:
         scopes: Iterable[str] = (),
         expires_at_ms: int | None = None,
     ) -> tuple[ApiKey, str]:
-        """A new key, and its text, which cannot be read again later.
+        """Create a key; returns it with its text, which cannot be read again later.
 
         Raises:
             InvalidRequest: a name or scope that cannot be used, an expiry that has passed, no such
@@ -129,7 +129,7 @@ class ApiKeys:
     async def list(
         self, user: str | None = None, *, after: str = "", limit: int = 1_000
     ) -> list[ApiKey]:
-        """Keys, newest first, those after the key `after`: of one user, or all.
+        """Keys of one user, or of all, newest first, starting after the key `after`.
 
         Raises:
             InvalidRequest: there is no key `after` that these could come after.
@@ -147,8 +147,9 @@ class ApiKeys:
         return row is not None and user in (None, row.user_id)
 
     async def revoke(self, key_id: str, *, user: str | None = None) -> bool:
-        """End a key everywhere; whether there was such a key (of `user`, when given). If it has no
-        user, nobody comes any more whose its logins at upstreams are.
+        """Revoke a key in every process; returns whether there was such a key (of `user`, when
+        given). For a key without a user, its logins at upstreams are deleted too: nobody else can
+        use them.
         """
         chosen = api_keys.c.id == key_id
         if user is not None:
@@ -168,7 +169,8 @@ class ApiKeys:
         return True
 
     async def identify(self, credential: str) -> Principal | None:
-        """The principal behind a key; None when `credential` has not the form of one.
+        """The principal that a key belongs to; None when `credential` does not have the form of a
+        key.
 
         Raises:
             AuthenticationFailed: no such key, or it is revoked or expired.
@@ -209,5 +211,7 @@ class ApiKeys:
 
 
 def digest_of(text: str) -> str:
-    """SHA-256 (hex) of a key: enough for 256 random bits, which no dictionary holds."""
+    """SHA-256 (hex) of a key. A plain hash is enough: keys have 256 random bits, so no dictionary
+    attack works.
+    """
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

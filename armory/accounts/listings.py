@@ -1,4 +1,4 @@
-"""How users and keys are listed: the SQL, and what its rows become.
+"""Queries that list users and keys, and the values that their rows become.
 
 Owns: both, for the store and for a command that reads an SQLite file without SQLAlchemy. Imports
 neither.
@@ -36,7 +36,7 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """What is known of a key; never the key itself.
+    """The stored facts about a key; never the key itself.
 
     Attributes:
         id: what it is revoked by.
@@ -59,7 +59,7 @@ class ApiKey:
 
 @dataclass(frozen=True, slots=True)
 class Listing(Generic[T]):
-    """A query and what its rows are.
+    """A query and the function that converts its rows.
 
     Attributes:
         sql: of both dialects, with parameters such as `:limit`.
@@ -73,7 +73,7 @@ class Listing(Generic[T]):
 
 
 def users_listed(*, after: str = "", limit: int = 1_000) -> Listing[User]:
-    """Users by id, those after `after`."""
+    """Users by id, starting after `after`."""
     return Listing(
         "SELECT id, plan, is_active, created_at_ms FROM users WHERE id > :after"
         " ORDER BY id LIMIT :limit",
@@ -83,7 +83,7 @@ def users_listed(*, after: str = "", limit: int = 1_000) -> Listing[User]:
 
 
 def keys_listed(user: str | None = None, *, after: str = "", limit: int = 1_000) -> Listing[ApiKey]:
-    """Keys, newest first, those after the key `after`: of one user, or all."""
+    """Keys of one user, or of all, newest first, starting after the key `after`."""
     values: dict[str, Any] = {"limit": limit}
     chosen: list[str] = []
     if user is not None:

@@ -1,6 +1,6 @@
-"""Validation of the names that accounts are made of.
+"""Validation of the names of users, packs and installations.
 
-Owns: what a user, pack or installation may be called. Never imports storage.
+Owns: which names are allowed. Never imports storage.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ _PACK = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
 
 
 class AlreadyExists(InvalidRequest):
-    """What was to be made is there already."""
+    """The object to be created exists already."""
 
     code = "already_exists"
 
 
 def check_name(value: str, parameter: str) -> str:
-    """A name as given, when it can be stored: 1 to 200 printable characters, no space at its ends,
+    """Return a name if it can be stored: 1 to 200 printable characters, no space at either end,
     neither `.` nor `..`.
 
     Raises:
@@ -39,7 +39,7 @@ def check_name(value: str, parameter: str) -> str:
 
 
 def check_pack_id(value: str) -> str:
-    """A pack's id: lower-case letters, digits and hyphens, at most 64.
+    """Return the id of a pack if valid: lower-case letters, digits and hyphens, at most 64.
 
     Raises:
         InvalidRequest: something else.

@@ -1,6 +1,6 @@
-"""Accounts opened and kept going while somebody serves, also where their database is away at first.
+"""Opening accounts and keeping their tasks running, even if the database is unreachable at first.
 
-Owns: trying again, and the task that `Accounts.run` lives in. Never imports the surfaces above.
+Owns: the retries, and the task that runs `Accounts.run`. Never imports the surfaces above.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _END_S = 2.0
 
 
 class Opening:
-    """Accounts on their way to being open.
+    """Opens accounts, with retries.
 
     Attributes:
         away: why they are not open, as their database says it; None once they are.
@@ -39,7 +39,7 @@ class Opening:
         self._again_s = again_s
 
     async def attempt(self) -> None:
-        """Try once; `away` says how that went.
+        """Try once to open them; `away` then has the outcome.
 
         Raises:
             ConfigError: the database was written by a newer Armory.
@@ -57,7 +57,9 @@ class Opening:
             _log.info("database_reached")
 
     async def run(self) -> None:
-        """Try until they are open, then keep them going, whatever one of their tasks meets."""
+        """Try until they are open, then keep their tasks running, whatever errors occur in one of
+        them.
+        """
         while self.away is not None:
             await asyncio.sleep(self._again_s)
             try:
@@ -77,7 +79,7 @@ class Opening:
 
 @asynccontextmanager
 async def opened(accounts: Accounts) -> AsyncGenerator[Opening]:
-    """Accounts open and kept going for as long as the context lasts.
+    """Open accounts, and keep their tasks running for as long as the context lasts.
 
     A database that cannot be reached is tried again and again: the gateway serves what needs no
     account meanwhile, and statistics and the query log begin when it is there.

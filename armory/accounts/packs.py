@@ -1,6 +1,6 @@
-"""Packs (named lists of servers and tools) and what each user has installed of them.
+"""Packs (named lists of servers and tools) and the installations of each user.
 
-Owns: the rows, and who may touch which. Never decides what is visible: `scopes` does.
+Owns: the rows, and who may change which. Never decides what is visible: `scopes` does.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Pack:
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """Something that a user has installed: a pack, a server or a tool."""
+    """A pack, server or tool that a user has installed."""
 
     kind: Kind
     value: str
@@ -68,7 +68,7 @@ class Packs:
         self._users = users
 
     async def create(self, pack: Pack, *, make_user: bool = True) -> Pack:
-        """A new pack; its owner is made where there is none, if that is wanted.
+        """Create a pack; its owner is created if missing and `make_user` is set.
 
         Raises:
             InvalidRequest: a name that cannot be used, no such user, or one that has too many;
@@ -93,7 +93,7 @@ class Packs:
         return pack
 
     async def replace(self, pack: Pack, *, user: str | None) -> Pack | None:
-        """Give a pack other contents; None when `user` has no such pack.
+        """Replace the contents of a pack; None when `user` has no such pack.
 
         Raises:
             InvalidRequest: a name that cannot be used, or more than a user's packs may hold.
@@ -117,7 +117,7 @@ class Packs:
         return await self.get(pack.id, user=user)
 
     async def delete(self, pack_id: str, *, user: str | None) -> bool:
-        """Delete a pack and its installations; whether `user` had such a pack."""
+        """Delete a pack and its installations; returns whether `user` had such a pack."""
         async with self._feed.transaction() as change:
             gone = await change.connection.execute(
                 delete(packs).where(packs.c.id == pack_id, *_owned(user))
@@ -134,12 +134,12 @@ class Packs:
         return True
 
     async def get(self, pack_id: str, *, user: str | None) -> Pack | None:
-        """One pack, when `user` may see it."""
+        """One pack, if `user` may see it."""
         found = await self._select([packs.c.id == pack_id, *_seen(user)], 1)
         return found[0] if found else None
 
     async def list(self, *, user: str | None, after: str = "", limit: int = 1_000) -> list[Pack]:
-        """The packs that `user` may see, by id, those after `after`."""
+        """The packs that `user` may see, by id, starting after `after`."""
         return await self._select([packs.c.id > after, *_seen(user)], limit)
 
     async def install(
@@ -150,7 +150,8 @@ class Packs:
         sees_all: bool = False,
         make_user: bool = True,
     ) -> list[Installation]:
-        """Record installations and make them active; the user likewise, if that is wanted.
+        """Record installations and make them active; the user is created if missing and `make_user`
+        is set.
 
         Raises:
             InvalidRequest: a pack that `user` may not see, a name that cannot be used, no such
@@ -183,7 +184,7 @@ class Packs:
         return await self.installed(user)
 
     async def set_active(self, user: str, kind: Kind, value: str, *, active: bool) -> bool:
-        """Enable or disable an installation; whether `user` has it."""
+        """Enable or disable an installation; returns whether `user` has it."""
         async with self._feed.transaction() as change:
             statement = update(installations).where(*_of(user, kind, value))
             done = await change.connection.execute(statement.values(is_active=active))
@@ -192,7 +193,7 @@ class Packs:
             return bool(done.rowcount)
 
     async def uninstall(self, user: str, kind: Kind, value: str) -> bool:
-        """Forget an installation; whether `user` had it."""
+        """Delete an installation; returns whether `user` had it."""
         async with self._feed.transaction() as change:
             done = await change.connection.execute(
                 delete(installations).where(*_of(user, kind, value))
@@ -202,7 +203,7 @@ class Packs:
             return bool(done.rowcount)
 
     async def installed(self, user: str) -> list[Installation]:
-        """What `user` has installed, active or not."""
+        """The installations of `user`, active or not."""
         columns = installations.c
         statement = (
             select(columns.kind, columns.value, columns.is_active, columns.installed_at_ms)
@@ -236,7 +237,7 @@ class Packs:
 
 
 def _checked(pack: Pack) -> Pack:
-    """A pack with each of its entries once.
+    """A pack with each of its entries once, after validation.
 
     Raises:
         InvalidRequest: a name that cannot be used, or a description that is too long.
@@ -268,7 +269,7 @@ def _of(user: str, kind: Kind, value: str) -> list[ColumnElement[bool]]:
 
 
 def _once(values: Iterable[str]) -> tuple[str, ...]:
-    """Without those that were there before."""
+    """The values without duplicates, in order."""
     return tuple(dict.fromkeys(values))
 
 

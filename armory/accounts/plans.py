@@ -1,4 +1,4 @@
-"""Plans and what is left of them: queries a month for each user.
+"""Plans: how many queries a month each user may make, and how many are left.
 
 Owns: counting and refusing. What counts is a retrieval query, over REST or MCP; a listing without
 a query and a tool call count nothing. Satisfies nothing above: the surfaces ask.
@@ -36,7 +36,7 @@ USERS_KEPT = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where one user stands.
+    """A user's plan and usage.
 
     Attributes:
         plan: name of the plan.
@@ -59,7 +59,7 @@ class Standing:
 
 
 class PlanSpent(RateLimited):
-    """The queries of a plan are used up; `standing` says where the user stands."""
+    """The queries of a plan are used up; `standing` has the user's plan and usage."""
 
     def __init__(self, standing: Standing, retry_after_s: float) -> None:
         super().__init__(
@@ -72,7 +72,7 @@ class PlanSpent(RateLimited):
 
 @dataclass(slots=True)
 class _StoredUsage:
-    """What the database said of a user: the plan, and the queries of a month."""
+    """A user's stored plan and query count of a month."""
 
     plan: str
     month: int
@@ -81,7 +81,7 @@ class _StoredUsage:
 
 
 class PlanUsage:
-    """What the users of one database have used of their plans.
+    """The monthly usage of the users of one database.
 
     Args:
         database: where plans and counts are.
@@ -110,7 +110,7 @@ class PlanUsage:
         feed.subscribe(USER, self._user_changed)
 
     async def standing(self, user: str) -> Standing:
-        """Where `user` stands, this process's own count included.
+        """A user's plan and usage, including what this process has counted.
 
         Raises:
             BackendError: the database could not be asked and nothing is known of the user.
@@ -131,7 +131,7 @@ class PlanUsage:
         return Standing(known.plan, limit, used, resets_at_s)
 
     async def spend(self, user: str) -> Standing:
-        """Count one query, when one is left.
+        """Count one query against the user's plan.
 
         Raises:
             PlanSpent: none is.
@@ -146,11 +146,11 @@ class PlanUsage:
 
     @property
     def waiting(self) -> int:
-        """Queries that are counted and not stored."""
+        """The number of queries that are counted and not stored yet."""
         return self._pending.total()
 
     async def flush(self) -> None:
-        """Add what was counted to the database; on failure it is added the next time.
+        """Add the counts to the database; if that fails, they are added the next time.
 
         Raises:
             BackendError: the database failed.
@@ -184,7 +184,7 @@ class PlanUsage:
             self._flying = Counter()
 
     def forget(self, user: str) -> None:
-        """Forget a deleted user's count: the next user of that name is somebody else."""
+        """Forget a deleted user's count: a later user of that name is somebody else."""
         for counts in (self._pending, self._flying):
             for key in [key for key in counts if key[0] == user]:
                 del counts[key]
@@ -219,7 +219,7 @@ class PlanUsage:
 
 
 def month_of(now_s: float) -> tuple[int, int]:
-    """(month as a number like 202607, seconds since 1970 of the next month's begin), UTC."""
+    """(month as a number like 202607, seconds since 1970 when the next month begins), UTC."""
     today = datetime.fromtimestamp(now_s, UTC)
     year, month = (today.year + 1, 1) if today.month == 12 else (today.year, today.month + 1)
     return today.year * 100 + today.month, calendar.timegm((year, month, 1, 0, 0, 0))

@@ -1,7 +1,7 @@
-"""The query log: what was asked and what came of it, for statistics and tuning.
+"""The query log: queries and their results, for statistics and tuning.
 
-Owns: redaction, the bounded queue, storing and retention. Never blocks whoever is answering: when
-the queue is full the record is dropped and counted.
+Owns: redaction, the bounded queue, storing and retention. Never delays a response: when the queue
+is full, the record is dropped and counted.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class QueryLog:
         return len(self._queue)
 
     def redacted(self, text: str) -> str:
-        """`text` without what must not be stored."""
+        """The text with secrets and matches of `redact` replaced."""
         lowered = text.lower()  # all four take two milliseconds of a long text that has none
         if "acx_" in lowered:
             text = _OWN_KEY.sub(REDACTED, text)
@@ -129,7 +129,7 @@ class QueryLog:
         return text.replace("\x00", "").encode("utf-8", "replace").decode()
 
     def add(self, record: QueryRecord) -> None:
-        """Record a query, soon. Neither blocks nor raises."""
+        """Queue a record to be stored soon. Neither blocks nor raises."""
         if not self._enabled:
             return
         chars = len(record.query)
@@ -140,13 +140,13 @@ class QueryLog:
         self._queue.append(replace(record, at_ms=record.at_ms or now_ms()))
 
     def forget(self, user: str) -> None:
-        """Forget what a deleted user asked: the next user of that name is somebody else."""
+        """Delete a deleted user's queries: a later user of that name is somebody else."""
         self._gone.add(user)
         self._queue = deque(record for record in self._queue if record.user != user)
         self._chars = sum(len(record.query) for record in self._queue)
 
     async def flush(self) -> None:
-        """Store what waits; on failure it keeps waiting.
+        """Store the queued records; if that fails, they stay queued.
 
         Raises:
             BackendError: the database failed.
@@ -178,7 +178,7 @@ class QueryLog:
         self._chars += sum(len(record.query) for record in kept)
 
     async def prune(self) -> int:
-        """Delete what is past its retention, or beyond `KEPT`; how many records that were.
+        """Delete records past their retention, or beyond `KEPT`; returns how many.
 
         Raises:
             BackendError: the database failed.
@@ -194,7 +194,7 @@ class QueryLog:
             return int(gone.rowcount)
 
     async def recent(self, *, user: str | None = None, limit: int = 100) -> list[QueryRecord]:
-        """The latest records, newest first: of one user, or all."""
+        """The latest records of one user, or of all, newest first."""
         statement = select(query_log).order_by(query_log.c.at_ms.desc(), query_log.c.id.desc())
         if user is not None:
             statement = statement.where(query_log.c.user_id == user[:OWNER_CHARS])

@@ -1,6 +1,6 @@
-"""The tools that an administrator registered, kept in the search index beside the catalog's.
+"""Indexes the tools that an administrator registered together with the catalog's.
 
-Owns: joining the two, and indexing anew when the registry changes. Never imports a store.
+Owns: joining the two, and indexing again when the registry changes. Never imports a store.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class Searchable(Protocol):
     async def index(
         self, tools: Sequence[ToolRecord], outdated: Callable[[], bool] | None = None
     ) -> object:
-        """Make exactly these tools searchable, unless they become outdated meanwhile."""
+        """Index exactly these tools, unless they become outdated meanwhile."""
         ...
 
 
 class WithRegisteredTools:
-    """A retriever that indexes the registered tools beside those that it is given.
+    """A retriever that indexes the registered tools along with those that it is given.
 
     Args:
         retriever: makes tools searchable.
@@ -50,12 +50,14 @@ class WithRegisteredTools:
     async def index(
         self, tools: Sequence[ToolRecord], outdated: Callable[[], bool] | None = None
     ) -> object:
-        """Make exactly these tools and the registered ones searchable."""
+        """Index exactly these tools and the registered ones."""
         self._tools = tools
         return await self._retriever.index(self._joined(tools), outdated)
 
     async def settled(self) -> None:
-        """Wait until what was registered is indexed; with a slow embedder half a minute at most."""
+        """Wait until the registered tools are indexed; at most half a minute with a
+        slow embedder.
+        """
         if self._task is not None:
             await asyncio.wait({self._task}, timeout=_SETTLED_S)
 

@@ -1,7 +1,7 @@
-"""Tools that no upstream offers, told to the index by an administrator.
+"""Tools that an administrator registered for search, and that no upstream offers.
 
-Owns: their rows and the records made of them. They can be found over REST and never called; a
-tool that an upstream offers under the same exposed name takes their place.
+Owns: their rows and the records made of them. They can be found over REST and never called; a tool
+that an upstream offers under the same exposed name replaces them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _VALUES = ("server", "original_name", "definition", "category", "tags", "updated
 
 
 class ToolRegistry:
-    """The indexed tools of one database, held in memory.
+    """The registered tools of one database, held in memory.
 
     Args:
         database: where they are.
@@ -46,7 +46,7 @@ class ToolRegistry:
 
     @property
     def records(self) -> Mapping[str, ToolRecord]:
-        """By exposed name; another object after every change."""
+        """The records by exposed name; a new object after every change."""
         return self._records
 
     async def load(self) -> None:
@@ -73,7 +73,7 @@ class ToolRegistry:
         tags: Iterable[str] = (),
         skip_existing: bool = False,
     ) -> tuple[list[str], list[str]]:
-        """Add or replace tools of one server: (exposed names written, names skipped).
+        """Add or replace tools of one server; returns (exposed names written, names skipped).
 
         Args:
             tools: MCP tool objects; `name` is needed, everything else is kept as it is.
@@ -96,7 +96,7 @@ class ToolRegistry:
         tags: Iterable[str] = (),
         skip_existing: bool = False,
     ) -> tuple[list[str], list[str]]:
-        """As `add`, tools of several servers: all of them or none.
+        """Like `add`, for several servers, in one transaction.
 
         Raises:
             InvalidRequest: as `add`.
@@ -134,7 +134,7 @@ class ToolRegistry:
         return [row["name"] for row in rows], skipped
 
     async def remove(self, names: Iterable[str]) -> list[str]:
-        """Take tools out again by exposed name; the names of those that were there."""
+        """Remove tools by exposed name; returns the names that existed."""
         wanted = list(dict.fromkeys(names))
         async with self._feed.transaction() as change:
             column = indexed_tools.c.name
@@ -157,7 +157,7 @@ class ToolRegistry:
 
 
 def _by_original(server: str, tools: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
-    """The tools of one server by their own names.
+    """The tools of one server by original name.
 
     Raises:
         InvalidRequest: a server key or a name that cannot be used.
@@ -183,8 +183,8 @@ async def _names_by_server(connection: AsyncConnection) -> defaultdict[str, dict
 async def _rename(
     connection: AsyncConnection, there: Mapping[str, str], names: Mapping[str, str]
 ) -> bool:
-    """Have the tools of a server under the names that all of them together give each: one that
-    comes later may look the same as one that is there. Whether any has another name now.
+    """Update the exposed names of a server's tools: a new tool can collide with an existing one.
+    Returns whether any exposed name changed.
 
     Args:
         connection: of the change.

@@ -1,7 +1,7 @@
-"""How much of the accounts one user may have: all of it is read between two calls of others.
+"""Limits on the packs, installations and keys of one user: their rows are read in one go, and very
+many would delay everybody else's calls.
 
-Owns: the bounds on a user's own packs, installations and keys. What was there before a bound may
-stay; nothing is added to it.
+Owns: these limits. What existed before a limit may stay; nothing is added to it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ KEYS = 1_000
 
 
 class PackRoom:
-    """Room for the packs of one owner, within a transaction.
+    """The limit on the packs of one owner, checked at the end of a block in a transaction.
 
     Args:
         connection: of the transaction.
@@ -35,7 +35,7 @@ class PackRoom:
         self._before = await self._taken()
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Whether what was written meanwhile fits.
+        """Check that what was written in the block is within the limit.
 
         Raises:
             InvalidRequest: it does not.
@@ -62,13 +62,13 @@ class PackRoom:
 
 
 async def installations_of(connection: AsyncConnection, user: str) -> int:
-    """How many a user has, active or not."""
+    """The number of a user's installations, active or not."""
     counting = select(func.count()).where(installations.c.user_id == user)
     return int((await connection.execute(counting)).scalar_one())
 
 
 async def check_installations(connection: AsyncConnection, user: str, before: int) -> None:
-    """Whether a user that had so many has not too many now.
+    """Check that a user who had `before` installations does not exceed the limit now.
 
     Raises:
         InvalidRequest: it has.
@@ -78,7 +78,7 @@ async def check_installations(connection: AsyncConnection, user: str, before: in
 
 
 async def room_for_key(connection: AsyncConnection, user: str, now_ms: int) -> None:
-    """Have room for one more key of a user: where there is none, those that have ended are gone.
+    """Check that a user may have one more key; ended keys are deleted if the limit is reached.
 
     Raises:
         InvalidRequest: all of them hold.

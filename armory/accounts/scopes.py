@@ -1,6 +1,6 @@
-"""What each user has active, in memory: the part of the catalog that policy narrows to.
+"""The active installations of each user, in memory: policy narrows the catalog to them.
 
-Owns: loading it before a request is served, and loading it anew when packs change. Satisfies
+Owns: loading them before a request is served, and again when packs change. Satisfies
 `security.packs.Packs` and `security.authentication.Admission`.
 """
 
@@ -46,7 +46,7 @@ class _Loaded:
 
 
 class PackScopes:
-    """The active packs, servers and tools of the users that this process has met.
+    """The active packs, servers and tools of the users that this process has served.
 
     A user that nobody has admitted sees nothing: `admit` comes first.
 
@@ -70,21 +70,21 @@ class PackScopes:
         feed.subscribe(PACK, self._pack_changed)
 
     def observe(self, observer: Callable[[str], None]) -> None:
-        """Call `observer` with every user whose view has changed, from now on."""
+        """Register a callback for users whose view has changed."""
         self._observers.append(observer)
 
     def view_of(self, user: str) -> PackView:
-        """What `user` has active; nothing for one that was not admitted."""
+        """The active entries of `user`; none for a user who was not admitted."""
         loaded = self._loaded.get(user)
         return NOTHING if loaded is None or not loaded.is_active else loaded.view
 
     def packs_of(self, user: str) -> tuple[NamedPack, ...]:
-        """The packs that `user` has active, by id; none for one that was not admitted."""
+        """The active packs of `user`, ordered by id; none for a user who was not admitted."""
         loaded = self._loaded.get(user)
         return () if loaded is None or not loaded.is_active else loaded.packs
 
     async def admit(self, principal: Principal) -> None:
-        """Have the packs of the principal's user in memory, as they are in the database now.
+        """Load the active packs of the principal's user, unless those in memory are current.
 
         Raises:
             UserSwitchedOff: the user was deactivated.
@@ -105,7 +105,7 @@ class PackScopes:
         return await self._flights.join(user, lambda: self._load(user))
 
     async def _load(self, user: str) -> _Loaded:
-        """What is there now: read again where a change was told of meanwhile."""
+        """Load the present state; read again if a change was announced meanwhile."""
         while True:
             before = self._changed.get(user), self._packs_changed
             loaded = await self._read(user)
@@ -141,7 +141,7 @@ class PackScopes:
     async def _named(
         self, connection: AsyncConnection, ids: Sequence[str]
     ) -> tuple[NamedPack, ...]:
-        """Packs with what is in them; users who have the same one share it in memory."""
+        """Packs with their contents; users with the same pack share it in memory."""
         if not ids:
             return ()
         told = select(packs.c.id, packs.c.title, packs.c.description).where(packs.c.id.in_(ids))

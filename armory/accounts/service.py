@@ -1,6 +1,6 @@
-"""Accounts as one object: opened by the runtime, kept going by one owner task.
+"""Accounts as one object, opened by the runtime and kept running by one task.
 
-Owns: what belongs together over one database and one cache, and the rhythm of flushing. Satisfies
+Owns: the parts that share one database and one cache, and the flush intervals. Satisfies
 `gateway.ports.ToolEvents` and `runtime.limits.Plans`; its `keys` are a `Scheme`, its `scopes` or
 `switched_off` the `Admission` of `security.authentication`, `scopes` the `Packs` of
 `security.policy`.
@@ -94,7 +94,7 @@ class Accounts:
 
     @property
     def problem(self) -> str:
-        """Why the database could not be read or written the last time; empty: it could."""
+        """The last error of the database; empty while it works."""
         return self.feed.problem or self._failing.get("flush", "")
 
     @property
@@ -103,7 +103,7 @@ class Accounts:
         return self.settings.enabled
 
     async def open(self, *, statistics: bool = True) -> None:
-        """Open the database, upgrade it, and read what is served from memory.
+        """Open the database, migrate it, and load what is served from memory.
 
         Args:
             statistics: whether those of tools are read, too, which takes seconds after a year.
@@ -119,7 +119,7 @@ class Accounts:
             await self.usage.refresh()
 
     async def close(self) -> None:
-        """Store what still waits and close everything. `run()` has ended before."""
+        """Store what is still queued and close everything. `run()` must have ended."""
         try:
             async with asyncio.timeout(at_most(_END_S)):
                 if self._flushing.under_way:  # `run` was cancelled meanwhile
@@ -133,7 +133,7 @@ class Accounts:
         await self.database.close()
 
     async def run(self) -> None:
-        """Hear of changes, flush, refresh and prune, until cancelled."""
+        """Receive changes, flush, refresh and prune, until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.feed.run(), name="accounts: changes")
             group.create_task(self._every(FLUSH_S, "flush", self._flush_observed))
@@ -142,8 +142,8 @@ class Accounts:
             group.create_task(self._every(PRUNE_S, "prune", self._prune, first_s=FLUSH_S))
 
     async def flush(self) -> None:
-        """Store statistics, counts and the query log now, to the end also where this is cancelled:
-        what is half stored is neither counted again nor lost.
+        """Store statistics, counts and the query log now. Runs to its end even if cancelled: a
+        partial flush would count twice or lose data.
 
         Raises:
             BackendError: the database failed; nothing is lost.
@@ -161,7 +161,7 @@ class Accounts:
         self._tell_lost(0, 0, 0)
 
     def _tell_lost(self, calls: int, quota: int, queries: int) -> None:
-        """Tell the log of what is not stored and will not be: so much, and what was dropped."""
+        """Log how much is not stored and will be lost, and what was dropped."""
         calls, queries = calls + self.usage.dropped, queries + self.query_log.dropped
         self.usage.dropped = self.query_log.dropped = 0
         if calls or quota or queries:
@@ -176,7 +176,7 @@ class Accounts:
     # -- runtime.limits.Plans ----------------------------------------------------------------
 
     async def acquire(self, principal: Principal, method: str, name: str) -> None:
-        """Count a retrieval query against the user's plan; anything else passes.
+        """Count a retrieval query against the user's plan; other methods pass.
 
         A database that is away limits nobody here: a listing must not fail for it.
 
@@ -190,7 +190,7 @@ class Accounts:
                 _log.warning("quota_not_checked", error=error.message)
 
     async def spend(self, principal: Principal) -> Standing | None:
-        """Count one query of the principal's user; None where nothing is counted.
+        """Count one query of the principal's user; None where plans do not apply.
 
         Raises:
             RateLimited: the plan's queries are used up.
@@ -202,7 +202,7 @@ class Accounts:
     # -- gateway.ports.ToolEvents ------------------------------------------------------------
 
     def called(self, principal: Principal, call: CallOutcome) -> None:
-        """Count one call; one that was cancelled, or never forwarded, says nothing of its tool."""
+        """Count one call; a cancelled or unsent call says nothing about its tool."""
         if call.ok is not None and call.sent:
             self.usage.called(principal.owner, call.tool, ok=call.ok, latency_ms=call.latency_ms)
 
@@ -258,7 +258,7 @@ class Accounts:
             await asyncio.sleep(pause_s)
 
     async def _try(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
-        """Do it; a failure is told once, however often it comes again."""
+        """Run one piece of work; a repeated failure is logged once."""
         try:
             await work()
         except BackendError as error:

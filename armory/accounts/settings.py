@@ -1,4 +1,4 @@
-"""What configuration says about accounts, as plain values.
+"""The settings of accounts, as plain values.
 
 Owns: `AccountSettings` and its defaults. Never imports anything else.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class AccountSettings:
-    """What configuration says about accounts.
+    """The settings of accounts.
 
     Attributes:
         enabled: whether packs narrow what users see, and plans count.

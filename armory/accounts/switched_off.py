@@ -1,7 +1,8 @@
-"""Who is switched off, in memory: for gateways that look no accounts up.
+"""Deactivated users, in memory, for gateways without accounts.
 
-Owns: hearing of it. Satisfies `security.authentication.Admission`. Never asks the database for a
-request whose user has not changed: such a gateway serves while that is away.
+Owns: following their changes. Satisfies `security.authentication.Admission`. Never asks the
+database for a user who has not changed, so that such a gateway keeps serving while the database is
+down.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _log = Logger(__name__)
 
 
 class SwitchedOff:
-    """The users who were switched off, by whichever process.
+    """The deactivated users.
 
     Args:
         database: where users are.
@@ -39,7 +40,7 @@ class SwitchedOff:
         feed.subscribe(USER, self._changed)
 
     async def load(self) -> None:
-        """Read who is switched off now.
+        """Load the deactivated users.
 
         Raises:
             BackendError: the database cannot be asked.
@@ -49,7 +50,7 @@ class SwitchedOff:
             self._off = set(found.scalars())
 
     async def admit(self, principal: Principal) -> None:
-        """Let in who is not switched off.
+        """Admit a principal whose user is not deactivated.
 
         Raises:
             UserSwitchedOff: it is.

@@ -1,6 +1,6 @@
-"""Users: rows that keys, packs and usage belong to.
+"""Users, to whom keys, packs and usage belong.
 
-Owns: making, finding, deactivating and deleting users. Never imports the surfaces above.
+Owns: creating, finding, deactivating and deleting users. Never imports the surfaces above.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ DELETED = "deleted"
 
 
 class UserSwitchedOff(AuthenticationFailed):
-    """A credential of a user who was deactivated."""
+    """The credential belongs to a deactivated user."""
 
     def __init__(self) -> None:
         super().__init__("this user's account is switched off")
@@ -70,7 +70,7 @@ class Users:
         self._plans = plans
 
     async def create(self, user_id: str, plan: str | None = None) -> User:
-        """A new user.
+        """Create a user.
 
         Raises:
             InvalidRequest: the id cannot be used, or there is no such plan; `AlreadyExists`: the
@@ -88,7 +88,7 @@ class Users:
         return made
 
     async def ensure(self, connection: AsyncConnection, user_id: str, *, make: bool = True) -> None:
-        """Make the user where there is none yet, within a transaction of the caller.
+        """Create the user if missing, within a transaction of the caller.
 
         Raises:
             InvalidRequest: a name that cannot be used; there is no such user, and none is to be
@@ -113,7 +113,7 @@ class Users:
         return None if row is None else User(*row)
 
     async def list(self, *, after: str = "", limit: int = 1_000) -> list[User]:
-        """Users by id, those after `after`."""
+        """Users by id, starting after `after`."""
         listing = users_listed(after=after, limit=limit)
         rows = await self._database.rows(listing.sql, listing.values)
         return [listing.row(*row) for row in rows]
@@ -121,7 +121,7 @@ class Users:
     async def change(
         self, user_id: str, *, plan: str | None = None, is_active: bool | None = None
     ) -> User | None:
-        """Give another plan, or activate and deactivate; None when there is no such user.
+        """Change the plan, or activate and deactivate; None when there is no such user.
 
         Raises:
             InvalidRequest: there is no such plan.
@@ -142,9 +142,9 @@ class Users:
         return await self.get(user_id)
 
     async def delete(self, user_id: str) -> bool:
-        """Delete a user with keys, packs, installations, logins at upstreams, what it asked, what
-        its calls taught and what was counted of it; whether there was any of that. Somebody who
-        logged in elsewhere, and has made nothing here, has no row of its own.
+        """Delete a user with keys, packs, installations, logins at upstreams, logged queries,
+        learned uses and statistics; returns whether there was any of that. A person who logged in
+        with an identity provider, and has created nothing here, has no row.
         """
         async with self._feed.transaction() as change:
             connection = change.connection
@@ -181,8 +181,8 @@ class Users:
 
 
 async def _forget_packs(change: Transaction, user_id: str) -> None:
-    """Uninstall a deleted user's packs from everybody else, and announce it: the next pack of such
-    an id is another one.
+    """Uninstall a deleted user's packs for everybody else and announce it: a later pack with the
+    same id is a different one.
     """
     own = select(packs.c.id).where(packs.c.owner == user_id)
     ids = list((await change.connection.execute(own)).scalars())

@@ -1,4 +1,4 @@
-"""What callers of the agent hand over, checked: every mistake is told with what was expected.
+"""Validation of the arguments of an agent run, with messages that say what was expected.
 
 Owns: the checks of a run's arguments. Never imports the loop.
 """
@@ -18,7 +18,7 @@ _DIGEST = re.compile(r"[0-9a-f]{32}")
 
 
 def check_run(question: Any, top_k: Any, visible: Any) -> int:
-    """The number of tools that a run is to return at most.
+    """Validate the arguments of a run; returns the most tools that it returns.
 
     Raises:
         InvalidRequest: the question is no text or empty, `top_k` no whole number from 1 on, or
@@ -39,7 +39,7 @@ def check_run(question: Any, top_k: Any, visible: Any) -> int:
 
 
 def digests_of(rejected: Any) -> frozenset[str]:
-    """The digests of chunks that are not to come back.
+    """The digests of chunks to leave out.
 
     Raises:
         InvalidRequest: a text alone, whose letters would be taken for digests, or no list, or what

@@ -1,4 +1,4 @@
-"""The tool catalog as something that the agent can search.
+"""The tool catalog as a source that the agent can search.
 
 Owns: turning ranked tools into chunks of their documents. Never imports the loop; the engine comes
 in as a Protocol, so its vectors and postings are used, not built again.
@@ -31,7 +31,7 @@ class Engine(Protocol):
     """Search over the catalog (`armory.retrieval.retriever.Retriever`)."""
 
     async def rank(self, query: Query, visible: VisibleSet | None = None) -> Ranking:
-        """Every candidate of a query, ordered and scored; nothing is cut."""
+        """All candidates of a query, ordered and scored; nothing is cut."""
         ...
 
 
@@ -48,7 +48,7 @@ def tool_text(tool: ToolRecord) -> str:
 
 
 class CatalogSource:
-    """Searches tools with the cosines and BM25 scores of the retrieval engine.
+    """Searches tools with the cosine and BM25 scores of the retrieval engine.
 
     A tool's document is cut into chunks; the engine scores the tool, and the chunk that shares most
     words with the query stands for it.

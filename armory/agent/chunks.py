@@ -1,4 +1,4 @@
-"""What the agent's searches return, and what it remembers of it.
+"""Chunks that the agent's searches return, and the record of those that a run has seen.
 
 Owns: chunks and scored hits, the Protocol of a searchable source, duplicates and the rejection set.
 Never imports retrieval or the model.
@@ -70,7 +70,7 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One search, on behalf of one caller.
+    """One search for one caller.
 
     Attributes:
         query: what to look for.
@@ -86,7 +86,7 @@ class Ask:
 
 
 class ChunkSource(Protocol):
-    """Something that can be searched in both ways. Hits come best first."""
+    """A source with both kinds of search. Hits come best first."""
 
     async def search(self, search: Search, ask: Ask) -> Sequence[Hit]:
         """At most `ask.top_k` hits.
@@ -125,7 +125,7 @@ def cut(text: str, words: int = CHUNK_WORDS, overlap: int = OVERLAP_WORDS) -> li
 
 
 class Tracker:
-    """What one run has found so far.
+    """The chunks that one run has found so far.
 
     Args:
         rejected: digests of chunks that an earlier round graded out; they never come back.
@@ -136,7 +136,7 @@ class Tracker:
         self._best: dict[str, Hit] = {}
 
     def admit(self, hits: Iterable[Hit], top_k: int) -> tuple[list[Hit], int]:
-        """Take a search's hits in.
+        """Add the hits of a search.
 
         Returns:
             The hits to show (rejected ones and repeats within this search gone, at most `top_k`,
@@ -157,5 +157,5 @@ class Tracker:
 
     @property
     def hits(self) -> list[Hit]:
-        """One hit a text, with its highest score, best first."""
+        """One hit for each distinct text, with its highest score, best first."""
         return sorted(self._best.values(), key=lambda h: -h.strength)

@@ -1,4 +1,4 @@
-"""A folder of documents as something that the agent can search.
+"""A folder of documents as a source that the agent can search.
 
 Owns: reading Markdown, text, HTML and PDF, cutting them into chunks, and an index of the chunks in
 memory. Never imports the loop. Parsers for HTML and PDF come with the extra `documents`.
@@ -89,7 +89,7 @@ _PARSERS = ((_HTML, "bs4"), (_PDF, "pypdf"))
 
 
 def check_folder(folder: Path) -> None:
-    """Whether a folder of documents can be read; none of them is opened.
+    """Check that a folder of documents can be read; none of them is opened.
 
     Raises:
         ConfigError: no such folder, or a parser is missing.
@@ -133,7 +133,7 @@ def read_folder(folder: Path) -> list[Chunk]:
 
 
 def _documents(folder: Path) -> Iterator[tuple[Path, Callable[[Path], str]]]:
-    """The files that are read, in path order, and what reads each."""
+    """The files to read, in path order, each with its reader."""
     root = folder.resolve()
     for path in sorted(folder.rglob("*")):
         relative = path.relative_to(folder)
@@ -155,9 +155,9 @@ class _Vectors:
 class DocumentSource:
     """Searches the chunks of a folder; everybody who may use the agent may see them.
 
-    Their words are found at once. Their vectors are made in the background: many of them take
-    minutes, and an embedder that is away must not keep a gateway from starting. A cache keeps them
-    between starts.
+    Lexical search works at once. Embeddings are made in the background: they can take minutes, and
+    an embedder that is down must not keep a gateway from starting. A cache keeps them between
+    starts.
 
     Args:
         chunks: from `read_folder`.
@@ -200,7 +200,7 @@ class DocumentSource:
         return len(self._chunks)
 
     async def embedded(self) -> None:
-        """Returns when there are vectors, or none can be had at the moment."""
+        """Wait until there are vectors, or until it is known that none can be made now."""
         if self._task is not None:
             await self._tried.wait()
 
@@ -253,7 +253,7 @@ class DocumentSource:
             self._tried.set()
 
     async def _vectors_of(self, embedder: Embedder, texts: Sequence[str]) -> FloatArray:
-        """Their vectors, of which only those are made that the cache lacks."""
+        """The vectors of texts; only those that the cache lacks are computed."""
         if self._cache is None:
             return await self._patiently(embedder, texts)
         hashes = [text_hash(text) for text in texts]
@@ -269,7 +269,7 @@ class DocumentSource:
         return np.stack([known[h] for h in hashes])
 
     async def _patiently(self, embedder: Embedder, texts: Sequence[str]) -> FloatArray:
-        """Their vectors, however long the embedder fails."""
+        """The vectors of texts, with retries for as long as the embedder fails."""
         for failures in itertools.count():
             try:
                 return await embedder.embed_documents(texts)
@@ -290,7 +290,7 @@ def _postings(chunks: Sequence[Chunk]) -> Postings:
 
 
 def _windows(chunks: Sequence[Chunk]) -> tuple[list[str], list[int]]:
-    """What of the chunks is embedded, and the chunk of each."""
+    """The windows of the chunks that are embedded, and the chunk of each."""
     windows: list[str] = []
     owner: list[int] = []
     for number, chunk in enumerate(chunks):

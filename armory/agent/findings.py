@@ -1,4 +1,4 @@
-"""The result of an agent run, and the events on the way to it.
+"""The result of an agent run, and its events.
 
 Owns: events, the result, the ranking of the tools that were found. Never imports the loop.
 """
@@ -84,7 +84,7 @@ class AgentResult:
 
     @property
     def documents(self) -> tuple[Hit, ...]:
-        """The chunks that are no tools, best first."""
+        """The chunks that are not tools, best first."""
         return tuple(hit for hit in self.chunks if hit.chunk.tool is None)
 
     def as_json(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Relevance labels: raw retrieval scores in words, and on one scale.
+"""Relevance labels: raw retrieval scores as words, and on one scale.
 
 Owns: the quality labels of both searches and `strength`, which makes their scores comparable.
 Never imports anything but the standard library.

@@ -1,4 +1,4 @@
-"""The ReAct loop: ask the model, carry out the search that it names, show it what came back.
+"""The ReAct loop: ask the model, run the search that it names, show it the results.
 
 Owns: the loop, its limits and its trace. Never imports a retrieval engine or a chat library: both
 come in as Protocols.
@@ -112,7 +112,7 @@ class RetrievalAgent:
         rejected: Collection[str] = (),
         top_k: int = 10,
     ) -> AgentResult:
-        """The whole run at once; parameters as of `stream`.
+        """Run to the end; parameters as of `stream`.
 
         Raises:
             ChatError: the model failed before anything was found.
@@ -202,7 +202,7 @@ class RetrievalAgent:
             self._say(run, _canonical(step), f"Observation: {seen}{self._hint(run)}")
 
     async def _turn(self, run: _Run) -> tuple[Step | None, str]:
-        """One answer of the model, read; None when the token limit leaves no room for it."""
+        """One parsed answer of the model; None if the token limit leaves no room for it."""
         if run.tokens >= run.limits.tokens:
             return None, ""
         left_s = run.left_s
@@ -222,7 +222,7 @@ class RetrievalAgent:
         return parse_step(answer.text), answer.text
 
     async def _act(self, run: _Run, step: Step) -> tuple[str, dict[str, Any]]:
-        """Carry one action out; whatever is wrong with it becomes the observation."""
+        """Run one action; an error in it becomes the observation."""
         name = _search_name(step.action or "")
         if name is None:
             known = ", ".join(SEARCHES)
@@ -320,6 +320,6 @@ def _arguments(arguments: dict[str, Any], default_k: int) -> tuple[str, int, str
 
 
 def _canonical(step: Step) -> str:
-    """The turn as it should have been written: what the model sees of its own past."""
+    """The turn in its correct form, as the model sees it in its history."""
     lines = [f"Thought: {step.thought}"] if step.thought else []
     return "\n".join([*lines, f"Action: {step.action}", f"Action Input: {step.raw_input}"])

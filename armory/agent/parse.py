@@ -1,7 +1,8 @@
-"""Parsing what a model wrote into one step of the loop.
+"""Parsing the text of a model into one step of the loop.
 
-Owns: reading Thought, Action, Action Input and Final Answer out of whatever a small model makes of
-them. Never imports the loop, and never fails: what cannot be read is said in `Step.problem`.
+Owns: reading Thought, Action, Action Input and Final Answer, also when a small model writes them
+wrongly. Never imports the loop, and never fails: what cannot be read is described in
+`Step.problem`.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ def parse_step(text: str) -> Step:
 
 
 def _decide(fields: list[tuple[str, str]], thought: str, notes: _Notes) -> Step | None:
-    """The first field that settles what the turn is."""
+    """The first field that determines what the turn is."""
     for position, (name, value) in enumerate(fields):
         step: Step | None = None
         if name == "final_answer":
@@ -148,7 +149,9 @@ def _name_of(label: re.Match[str]) -> str:
 
 
 def _inside(body: str, before: re.Match[str], label: re.Match[str]) -> bool:
-    """Whether a label is part of the answer before it, which has begun and is in no list itself."""
+    """Whether a label belongs to the answer before it, which has begun and is not in a
+    list itself.
+    """
     return (
         _name_of(before) == "final_answer"
         and _listed(body, label)

@@ -67,7 +67,7 @@ def observation(search: Search, hits: Sequence[Hit], *, new: int, rejected: int)
 
 
 def ask_again(problem: str) -> str:
-    """What a turn that cannot be read is answered with, once."""
+    """The message that asks the model once to repeat a turn that could not be read."""
     return (
         f"Your answer cannot be used: {problem}. Answer again, with either\n"
         'Thought: ...\nAction: vector_search\nAction Input: {"query": "...", "top_k": 5}\n'

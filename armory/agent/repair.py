@@ -1,4 +1,4 @@
-"""Repair of objects that are nearly JSON.
+"""Repair of JSON objects with mistakes.
 
 Owns: the repairs that small models' Action Inputs need. Never imports the parser of steps.
 """
@@ -29,7 +29,7 @@ _MAX_CHARS = 20_000
 
 
 def parse_object(text: str, note: Note) -> dict[str, Any] | None:
-    """The first JSON object in a text, repaired when need be; None when there is none."""
+    """The first JSON object in a text, repaired if needed; None when there is none."""
     found = _object(text, note)
     try:  # half of a character can be sent to nobody; nor can what only Python has: `...`, sets
         whole = json.dumps(found, ensure_ascii=False).encode("utf-8", "replace")
@@ -115,7 +115,7 @@ def _repairs(written: str) -> list[tuple[str, str]]:
 
 
 def _tidied(text: str) -> str:
-    """Trailing commas out, bare keys in quotes; what stands in strings stays as it is."""
+    """The text without trailing commas, and with bare keys quoted; strings are unchanged."""
     parts: list[str] = []
     at = 0
     for string in _STRING.finditer(text):
@@ -129,7 +129,7 @@ def _outside(text: str) -> str:
 
 
 def _close(text: str) -> str:
-    """The text up to its last complete value, with what is open closed in order."""
+    """The text up to its last complete value, with open brackets closed in order."""
     stack: list[str] = []
     unfinished = False
     for match in _TOKEN.finditer(text):
@@ -183,7 +183,7 @@ def _call(inside: str) -> dict[str, Any]:
 
 
 def _parts(inside: str) -> list[str]:
-    """What stands between the commas that have an even number of quotes after them."""
+    """The parts between commas that are outside quotes."""
     parts: list[str] = []
     end, even = len(inside), True
     for match in reversed(list(_COMMA_OR_QUOTE.finditer(inside))):

@@ -1,4 +1,4 @@
-"""What one run of the retrieval agent may cost, as plain values.
+"""The limits of one agent run, as plain values.
 
 Owns: `AgentLimits` and its defaults. Never imports anything of the agent.
 """
@@ -17,7 +17,7 @@ MAX_ITERATIONS = 5
 
 @dataclass(frozen=True, slots=True)
 class AgentLimits:
-    """What one run may cost.
+    """The limits of one run.
 
     Attributes:
         max_iterations: cycles of Thought, Action and Observation, 1 to 5. One more turn may follow

@@ -135,7 +135,7 @@ def _text_of(item: Any) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class CostEstimate:
-    """What generating would cost, before any of it is spent.
+    """The estimated cost of generating.
 
     Attributes:
         tools: tools without stored queries.
@@ -149,7 +149,7 @@ class CostEstimate:
     completion_tokens: int
 
     def price(self, prompt_per_million: float, completion_per_million: float) -> float:
-        """In the currency of the two prices per million tokens."""
+        """The cost in the currency of the two prices, which are per million tokens."""
         return (
             self.prompt_tokens * prompt_per_million
             + self.completion_tokens * completion_per_million
@@ -158,7 +158,7 @@ class CostEstimate:
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """What `generate_all` did: tools done, tools that failed, and the first failure."""
+    """The result of `generate_all`: tools done, tools that failed, and the first failure."""
 
     done: int
     failed: int
@@ -177,7 +177,7 @@ def _missing(
 async def estimate(
     generator: ChatQueryGenerator, tools: Sequence[ToolRecord], store: QueryStore, key: Keyed
 ) -> CostEstimate:
-    """What `generate_all` over these tools would cost now."""
+    """Estimate the cost of `generate_all` for these tools."""
     missing = await asyncio.to_thread(_missing, generator, tools, store, key)
     return CostEstimate(
         tools=len(missing),

@@ -1,6 +1,6 @@
-"""What a reasoning model thinks aloud before it answers.
+"""Separates a reasoning model's thinking from its answer.
 
-Owns: telling it from the answer. Never imports the loop.
+Owns: recognising the tags. Never imports the loop.
 """
 
 from __future__ import annotations

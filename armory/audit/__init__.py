@@ -1,1 +1,1 @@
-"""Who called what: an append-only record whose gaps and changes show."""
+"""The audit: an append-only record of calls in which gaps and changes can be detected."""

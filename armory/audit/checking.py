@@ -1,4 +1,4 @@
-"""Whether a chain of records is whole: where it was changed, cut or lost.
+"""Verifies a chain of records: finds changed, missing and lost ones.
 
 Owns: the check of a chain, and what it finds. Pure; never does I/O.
 """
@@ -18,7 +18,7 @@ _sorted = msgspec.json.Encoder(order="sorted").encode
 
 @dataclass(slots=True)
 class Verdict:
-    """What the check of a chain found.
+    """The result of verifying a chain.
 
     Attributes:
         records: records that were read, the audit's own included.
@@ -43,7 +43,7 @@ class Verdict:
 
 
 class Check:
-    """Checks a chain up to the first record that was changed or is missing.
+    """Verifies a chain up to the first record that was changed or is missing.
 
     Attributes:
         found: what was found so far.
@@ -55,7 +55,9 @@ class Check:
         self._pruned = 0
 
     def add(self, line: bytes | str) -> bool:
-        """Look at the next record, one line of JSON; False: it is wrong, the rest says nothing."""
+        """Verify the next record, one line of JSON; False: it is wrong, and the rest proves
+        nothing.
+        """
         found = self.found
         found.records += 1
         record = parsed(line)
@@ -73,7 +75,7 @@ class Check:
         return True
 
     def ended(self, *, whole: bool) -> Verdict:
-        """What was found in all.
+        """The result.
 
         Args:
             whole: whether what was before the first record must have been deleted because of its
@@ -90,7 +92,7 @@ class Check:
 
 
 def verify(lines: Iterable[bytes | str], *, whole: bool = True) -> Verdict:
-    """Check a chain.
+    """Verify a chain.
 
     Args:
         lines: the records in order, each one line of JSON.

@@ -1,4 +1,4 @@
-"""Reading the audit again: its records, filtered, and the check of its chain.
+"""Reads the audit: filters its records, and verifies its chain.
 
 Owns: where the records are read from. Never writes.
 """
@@ -25,7 +25,7 @@ _PAGE = 5_000
 
 @dataclass(frozen=True, slots=True)
 class RecordFilter:
-    """Which records are wanted.
+    """A filter for records.
 
     Attributes:
         who, tool: glob patterns; None: any.
@@ -37,7 +37,7 @@ class RecordFilter:
     since: str | None = None
 
     def fits(self, record: dict[str, object]) -> bool:
-        """Whether a record is wanted."""
+        """Whether a record matches."""
         if self.since is not None and str(record.get("at")) < self.since:
             return False
         for pattern, value in ((self.who, record.get("who")), (self.tool, record.get("tool"))):
@@ -63,7 +63,7 @@ def file_lines(files: Iterable[Path]) -> Iterator[bytes]:
 
 @asynccontextmanager
 async def database_lines(url: str, *, in_use: bool = False) -> AsyncGenerator[AsyncGenerator[str]]:
-    """The records of a database, in order, as they were written.
+    """The records of a database, in order, exactly as written.
 
     Args:
         url: of the database.
@@ -101,7 +101,7 @@ async def _rows(database: Database) -> AsyncGenerator[str]:
 
 
 def _agrees(row: object) -> bool:
-    """Whether the columns that are searched say what the record says."""
+    """Whether the searchable columns agree with the record."""
     record = parsed(getattr(row, "record"))  # noqa: B009
     if record is None:
         return False
@@ -115,7 +115,7 @@ def _agrees(row: object) -> bool:
 
 
 def _is_column(kept: object, text: str) -> bool:
-    """Whether a column has a text of its record; older rows of SQLite have a NUL as it is."""
+    """Whether a column holds a text of its record; older rows of SQLite have a NUL unchanged."""
     return kept == column(text) or kept == text[:COLUMN_CHARS]
 
 
@@ -127,7 +127,7 @@ async def records(
     *,
     in_use: bool = False,
 ) -> list[dict[str, object]]:
-    """The latest so many of the wanted records, oldest first.
+    """The latest matching records, oldest first.
 
     Args:
         url: of the database; None: they are in files.
@@ -157,7 +157,7 @@ def _keep(kept: deque[dict[str, object]], wanted: RecordFilter, line: bytes | st
 
 
 async def checked(url: str | None, files: list[Path]) -> Verdict:
-    """The check of the whole chain.
+    """Verify the whole chain.
 
     Raises:
         ArmoryError: it cannot be read.

@@ -1,4 +1,4 @@
-"""One record of the audit, and the chain that ties it to the one before.
+"""One record of the audit, and the hash chain that links it to the one before.
 
 Owns: the record's form and its hash. Pure; never does I/O.
 """
@@ -31,7 +31,7 @@ LARGE_BYTES = 256 * 1024
 
 
 class Entry(msgspec.Struct, gc=False):
-    """The facts of one request, before it gets its place in the chain.
+    """The facts of one request, before it is added to the chain.
 
     Attributes:
         at: seconds since 1970.
@@ -65,7 +65,7 @@ class Entry(msgspec.Struct, gc=False):
 
 
 def arguments_of(data: bytes | None, how: Arguments) -> str | None:
-    """What is kept of a call's arguments, with their secrets: `AuditLog` hides those.
+    """The form in which a call's arguments are recorded, secrets included: `AuditLog` masks those.
 
     Args:
         data: their JSON, as it came; None: there are none.
@@ -77,7 +77,7 @@ def arguments_of(data: bytes | None, how: Arguments) -> str | None:
 
 
 def result_of(parts: Sequence[bytes | memoryview], how: Results) -> str | None:
-    """What is kept of what a call was answered.
+    """The form in which a call's result is recorded.
 
     Args:
         parts: its JSON in pieces; none: there is no result.
@@ -94,7 +94,7 @@ def _digest(*parts: bytes | memoryview) -> str:
 
 
 class Record(msgspec.Struct, gc=False):
-    """One record as it is written, without its `hash`; members in alphabetical order."""
+    """One record as written, without its `hash`; members in alphabetical order."""
 
     arguments: str | UnsetType
     at: str
@@ -130,7 +130,7 @@ class Chain:
         self.hash = hash
 
     def add(self, entry: Entry) -> bytes:
-        """The entry as the next record, one line of JSON without its end."""
+        """The entry as the next record, one line of JSON without a line end."""
         self.seq += 1
         try:
             body = _encode(self._next(entry))
@@ -160,7 +160,7 @@ class Chain:
 
 
 def _whole(entry: Entry) -> Entry:
-    """The entry with a `?` for each lone surrogate."""
+    """The entry with a `?` in place of each lone surrogate."""
     texts = {
         name: value.encode("utf-8", "replace").decode()
         for name, value in msgspec.structs.asdict(entry).items()
@@ -173,8 +173,8 @@ COLUMN_CHARS = 200
 
 
 def column(text: str) -> str:
-    """A text of a record for the column that is searched. Postgres takes no NUL and no database a
-    lone surrogate; one refused record would hold up all others.
+    """The form of a text for a searchable column. Postgres rejects NUL, and every database rejects
+    lone surrogates; one rejected record would block all later ones.
     """
     text = text[:COLUMN_CHARS]
     if text.isprintable():
@@ -187,7 +187,7 @@ _MS = [f".{number:03d}Z" for number in range(1_000)]  # a number takes its time 
 
 
 def stamp(at: float) -> str:
-    """Seconds since 1970 as text, to the millisecond, UTC."""
+    """A time in seconds since 1970 as text, UTC, with milliseconds."""
     global _second
     whole = int(at)
     second, text = _second
@@ -198,7 +198,7 @@ def stamp(at: float) -> str:
 
 
 def parsed(line: bytes | str) -> dict[str, object] | None:
-    """The members of a written record; None: it is none."""
+    """The members of a written record; None: the line is not a record."""
     try:
         return _decode(line)
     except (msgspec.DecodeError, RecursionError, UnicodeError):

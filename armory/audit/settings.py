@@ -1,4 +1,4 @@
-"""What configuration says about the audit, as plain values.
+"""The settings of the audit, as plain values.
 
 Owns: `AuditSettings` and its defaults. Never imports anything else.
 """
@@ -14,7 +14,7 @@ Results = Literal["off", "hash"]
 
 @dataclass(frozen=True, slots=True)
 class AuditSettings:
-    """Where the audit goes, and what of it.
+    """The settings of the audit.
 
     Attributes:
         to: `stdout`, `database` or the path of a file; None: nowhere.

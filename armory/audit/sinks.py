@@ -1,4 +1,4 @@
-"""Where the audit is written: a file, standard output, the database.
+"""Where audit records are written: a file, standard output, the database.
 
 Owns: finding the end of a chain, appending to it, retention. Never decides what is recorded.
 """
@@ -26,10 +26,10 @@ PATH = "observability.audit.to"
 
 
 class Sink(Protocol):
-    """Takes the records, in order."""
+    """Writes records, in order."""
 
     async def open(self) -> bool:
-        """Find the end of the chain; whether whoever wrote it before closed it.
+        """Find the end of the chain; returns whether the last writer closed it.
 
         Raises:
             ConfigError: it cannot be written.
@@ -38,7 +38,7 @@ class Sink(Protocol):
         ...
 
     async def write(self, entries: Sequence[Entry]) -> None:
-        """Append these; all of them or none.
+        """Append these entries; all of them or none.
 
         Raises:
             BackendError: it could not.
@@ -51,7 +51,8 @@ class Sink(Protocol):
 
 
 class FileSink:
-    """JSON lines in a file of one process. If it is moved away, a new file continues the chain.
+    """Appends JSON lines to a file of one process. If the file is moved away, a new one continues
+    the chain.
 
     What is written is written in this thread, which waits: see `ThreadedSink`.
 
@@ -154,7 +155,7 @@ class FileSink:
 
 
 def _last_line(file: int) -> tuple[bytes | None, int | None]:
-    """(last whole line, where what follows it begins): None: there is none."""
+    """(last complete line, offset of what follows it); None: there is no complete line."""
     size = os.fstat(file).st_size
     start, data = size, b""
     while start > 0:
@@ -203,7 +204,7 @@ class DatabaseSink:
             self._pruned_ms = now
 
     def _due(self, now: int) -> bool:
-        """Whether it was pruned a day ago, or by a clock that was ahead."""
+        """Whether the last pruning was a day ago, or has a time in the future."""
         return abs(now - self._pruned_ms) >= _DAY_MS
 
     def _append(self, connection: Connection, entries: Sequence[Entry], now: int) -> None:
@@ -217,7 +218,7 @@ class DatabaseSink:
         connection.execute(insert(table), [dict(zip(_COLUMNS, row, strict=True)) for row in rows])
 
     def _rows(self, run: Run, entries: Sequence[Entry], now: int) -> list[tuple[object, ...]]:
-        """The next rows, in a transaction that nobody else writes in; prunes once a day."""
+        """The next rows, in a transaction that holds the write lock; prunes once a day."""
         last: Any = run(_LAST, {}).fetchone()
         chain = Chain()
         if last is not None and (record := parsed(last[1])) is not None:
@@ -235,8 +236,8 @@ class DatabaseSink:
 
 
 def _pruned(run: Run, before_ms: int, end: int) -> int | None:
-    """Delete what is too old, up to the first record that is not: one that was written while the
-    clock was wrong says nothing of those before it.
+    """Delete old records, up to the first that is not old: a record written while the clock was
+    wrong says nothing about those before it.
 
     Returns:
         `seq` of the oldest that stays, or `end`, the next one; None: nothing was deleted.
@@ -265,6 +266,6 @@ def _row(chain: Chain, entry: Entry) -> tuple[object, ...]:
 
 
 def own_entry(method: str, instance: str, *, outcome: str = "ok", code: str | None = None) -> Entry:
-    """A record of the audit about itself; `instance` identifies the process."""
+    """A record that the audit writes about itself; `instance` identifies the process."""
     at = now_ms() / 1_000
     return Entry(at, "armory", f"internal:{instance}", "", method, outcome, code=code)

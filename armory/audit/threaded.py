@@ -22,7 +22,7 @@ _END_S = 10.0
 
 
 class ThreadedSink:
-    """A sink whose work is done elsewhere; satisfies `Sink` itself.
+    """Runs another sink in its own thread; satisfies `Sink` itself.
 
     Args:
         sink: does it, never used from anywhere else.
@@ -33,7 +33,7 @@ class ThreadedSink:
         self._thread: LoopThread | None = None
 
     async def open(self) -> bool:
-        """As `Sink.open`; where it fails or is cancelled there is nothing to close."""
+        """Like `Sink.open`; if it fails or is cancelled, there is nothing to close."""
         self._thread = LoopThread("write the audit")
         opening = self._thread.submit(self._sink.open())
         try:

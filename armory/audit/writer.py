@@ -1,7 +1,6 @@
-"""The audit's writer: takes records without blocking, writes them in batches a moment later.
+"""The audit's writer: accepts records without blocking and writes them in batches a moment later.
 
-Owns: what waits to be written, hiding secrets in it, trying again, counting what had to be dropped.
-Never does I/O itself.
+Owns: the queue, masking secrets, retries, and counting dropped records. Never does I/O itself.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _SILENT = "the audit cannot be written: no answer in time"
 
 
 class AuditLog:
-    """The records of one gateway on their way to a sink.
+    """The queue of one gateway's records in front of a sink.
 
     Args:
         sink: takes it.
@@ -80,19 +79,19 @@ class AuditLog:
 
     @property
     def full(self) -> bool:
-        """Whether records are being dropped now."""
+        """Whether the queue is full, so that records are dropped."""
         return len(self._waiting) >= self._limit or self._chars >= self._chars_limit
 
     @property
     def state(self) -> str | None:
-        """What is wrong, for people; None: nothing."""
+        """The present problem, as a message; None: there is none."""
         if self.failing is None:
             return None
         text = f"{self.failing}; {len(self._waiting):,} records wait"
         return f"{text}, {self.dropped:,} were dropped" if self.dropped else text
 
     def note(self, entry: Entry) -> None:
-        """Take one record. Never blocks, never raises."""
+        """Queue one record. Never blocks, never raises."""
         if len(self._waiting) >= self._limit or self._chars >= self._chars_limit:
             self.dropped += 1
             self._untold += 1
@@ -106,8 +105,8 @@ class AuditLog:
     def note_with(
         self, entry: Entry, arguments: bytes | None, result: Sequence[bytes | memoryview]
     ) -> Awaitable[None] | None:
-        """Take one record with what is kept of arguments and a result; of large ones that is found
-        out in a thread, and may be waited for: who leaves meanwhile is recorded all the same.
+        """Queue one record with its arguments and result. Large ones are processed in a thread,
+        which may be awaited; a caller that is cancelled meanwhile is recorded all the same.
 
         Args:
             entry: the record.
@@ -136,7 +135,7 @@ class AuditLog:
             self.note(entry)
 
     async def open(self) -> None:
-        """Find the end of the chain, and say that a process goes on with it.
+        """Find the end of the chain, and record that a process continues it.
 
         Raises:
             ConfigError: it cannot be written here.
@@ -151,8 +150,8 @@ class AuditLog:
             raise
 
     async def run(self) -> None:
-        """Write what waits, until the end. Never cancelled: a batch that is being written has to be
-        known as written.
+        """Write queued records, until the end. Never cancelled: the outcome of a running write must
+        be known.
         """
         while not self._ending:
             await self._news.wait()
@@ -165,7 +164,7 @@ class AuditLog:
                 self._news.set()
 
     async def _flush(self) -> None:
-        """Write everything that waits, a batch at a time; stops where it cannot."""
+        """Write the whole queue, a batch at a time; stops if a write fails."""
         while self._waiting or self._untold:
             untold = self._untold
             batch = [self._waiting[at] for at in range(min(_AT_ONCE, len(self._waiting)))]
@@ -191,7 +190,7 @@ class AuditLog:
             self.written += len(batch)
 
     async def _write(self, entries: Sequence[Entry]) -> None:
-        """Have the sink write; at the end it has to answer soon.
+        """Have the sink write; during shutdown it has only a short time to answer.
 
         Raises:
             BackendError: it did not.
@@ -203,7 +202,7 @@ class AuditLog:
             raise BackendError(_SILENT) from None
 
     async def _hide_secrets(self, entries: Sequence[Entry]) -> None:
-        """Look through their arguments, in a thread: that takes half a second for a megabyte."""
+        """Mask secrets in the arguments, in a thread: a megabyte takes half a second."""
         told = [entry for entry in entries if entry.arguments]
         if self.arguments != "full" or not told:
             return
@@ -214,7 +213,7 @@ class AuditLog:
             self._chars += len(after) - len(before)
 
     async def close(self, *, silent: bool = False) -> None:
-        """Write what is left, and that the audit is closed; after `run` has ended.
+        """Write the rest of the queue and a closing record, after `run` has ended.
 
         Args:
             silent: whether the sink was waited for already, and is not asked any more.
@@ -233,14 +232,14 @@ class AuditLog:
         await self._sink.close()
 
     def end(self) -> None:
-        """Have `run` end soon."""
+        """Make `run` end soon."""
         self._ending = True
         self._news.set()
 
 
 @asynccontextmanager
 async def opened_audit(sink: Sink, settings: AuditSettings) -> AsyncGenerator[AuditLog]:
-    """An audit that is written for as long as the context lasts.
+    """An open audit that is written for as long as the context lasts.
 
     Raises:
         ConfigError: it cannot be written here.

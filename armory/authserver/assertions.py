@@ -1,4 +1,4 @@
-"""ID-JAGs: an identity provider vouches for a person toward a client, and no browser is needed.
+"""ID-JAGs: assertions with which an identity provider vouches for a person, without a browser.
 
 Owns: whose such assertions are believed, and what of them (RFC 7523; the OAuth identity assertion
 authorization grant). Never gives out a token.
@@ -37,7 +37,7 @@ _MOST_S = 3_600.0
 
 @dataclass(frozen=True, slots=True)
 class Vouched:
-    """What an identity provider says of a person.
+    """The contents of an assertion about a person.
 
     Attributes:
         identity: the person, with the scopes that it is granted.
@@ -55,7 +55,7 @@ class Vouched:
 
 
 class Assertions:
-    """Reads the ID-JAGs of the providers that may vouch for people.
+    """Validates ID-JAGs of the providers that may vouch for people.
 
     Args:
         settings: which identity providers may vouch for people.
@@ -74,7 +74,7 @@ class Assertions:
     async def read(
         self, assertion: str, client: Client, gateway: str, asked: Collection[str], now: float
     ) -> Vouched:
-        """What an assertion says.
+        """Validate an assertion and return its contents.
 
         Args:
             assertion: as the client brings it.
@@ -121,7 +121,7 @@ class Assertions:
         )
 
     def _identity(self, issuer: Issuer, claims: Mapping[str, Any]) -> Identity:
-        """The person: the same as by a login, where it is the provider of logins that vouches."""
+        """The person; the same as by a login, where the assertion is of the login provider."""
         subject = named(claims, "sub")
         user = named(claims, self._settings.user_claim)
         first = self._settings.issuer
@@ -131,12 +131,12 @@ class Assertions:
         return Identity(f"{issuer.name}|{subject}", f"{issuer.name}|{user}")
 
     def _further(self, claims: Mapping[str, Any]) -> frozenset[str]:
-        """What else the person may do, in a claim of its own."""
+        """Further scopes of the person, from a claim of their own."""
         claim = self._settings.scopes_claim
         return frozenset() if claim == "scope" else scopes_of(claims, claim)
 
     def _scopes(self, claims: Mapping[str, Any], asked: frozenset[str]) -> frozenset[str]:
-        """The scopes that are both asked for and granted.
+        """The scopes that are both requested and granted.
 
         Raises:
             OAuthError: one is missing that every token needs.

@@ -1,4 +1,4 @@
-"""Clients with a key of their own, which sign an assertion (`private_key_jwt`; RFC 7523, 2.2).
+"""Clients that authenticate by a signed assertion (`private_key_jwt`; RFC 7523, 2.2).
 
 Owns: where their public keys are, and what of an assertion is believed. Never registers anybody.
 """
@@ -36,7 +36,7 @@ Once = Callable[[str, float], Awaitable[bool]]
 
 
 class ClientKeys:
-    """Checks what clients with a key of their own have signed.
+    """Verifies the assertions of clients that have a key.
 
     Args:
         once: remembers assertions.
@@ -57,7 +57,7 @@ class ClientKeys:
         self._keys: LRUCache[str, KeySet] = LRUCache(_KEPT)
 
     async def check(self, client: Client, assertion: str, audiences: Sequence[str]) -> None:
-        """Whether a client proves who it is.
+        """Check that a client's assertion proves its identity.
 
         Args:
             client: that has a key.
@@ -121,7 +121,7 @@ class ClientKeys:
         return found
 
     async def _fetched(self, keys: str) -> bytes:
-        """The key document of a client: at a URL, or what the client's own document holds."""
+        """The client's JWKS: from its URL, or from the client's own document."""
         if not keys.startswith("https://"):
             return keys.encode()
         try:
@@ -137,7 +137,7 @@ class ClientKeys:
 
 
 def claimed(assertion: str) -> str:
-    """The client that an assertion says it is of, not yet checked; "": it does not say."""
+    """The client id that an assertion claims, not verified; "": none."""
     try:
         claims = jwt.decode(assertion, options={"verify_signature": False})
     except jwt.PyJWTError:
@@ -146,7 +146,7 @@ def claimed(assertion: str) -> str:
 
 
 def keys_in(metadata: Mapping[str, Any]) -> str:
-    """Where the keys of a client are: the URL, or the document itself.
+    """The keys in a client's metadata: their URL, or the JWKS itself.
 
     Raises:
         UnusableClient: it does not say, or says both.

@@ -1,4 +1,4 @@
-"""Clients, and how they become known: RFC 7591 without a table.
+"""OAuth clients and their dynamic registration (RFC 7591), without a table.
 
 Owns: what a client may say of itself, its id, and those whom the operator registered. Never fetches
 anything.
@@ -36,7 +36,7 @@ _OWN_DIGEST = hashlib.sha256(OWN.encode()).hexdigest()
 
 
 class Client(msgspec.Struct, frozen=True):
-    """One client.
+    """One OAuth client.
 
     Attributes:
         id: its id; of a client that is known by its document, the document's URL.
@@ -56,18 +56,18 @@ class Client(msgspec.Struct, frozen=True):
 
     @property
     def digest(self) -> str:
-        """Short and unique: what codes and tokens are bound to."""
+        """A short unique id that codes and tokens are bound to."""
         return hashlib.sha256(self.id.encode()).hexdigest()
 
 
 def is_own(digest: str) -> bool:
-    """Whether the digest of a client is that of the gateway's own pages."""
+    """Whether a digest is that of the gateway's own pages."""
     return digest == _OWN_DIGEST
 
 
 def own(issuer: str) -> Client:
-    """The pages of the gateway at `issuer`. Their codes are redeemed within the gateway: the token
-    endpoint knows no such client.
+    """The gateway's own pages as a client. Their codes are redeemed inside the gateway; the token
+    endpoint does not know this client.
     """
     pages = (f"{issuer}/console/", f"{issuer}/connect/callback")
     return Client(OWN, "The pages of this gateway", pages)
@@ -81,13 +81,13 @@ class _Said(msgspec.Struct, frozen=True, array_like=True):
 
 
 def printable(name: str) -> str:
-    """A name that somebody else chose, fit to be shown."""
+    """A name chosen by a stranger, in a form that is safe to show."""
     kept = "".join(c for c in name if c.isprintable()).strip()
     return kept[:_MAX_NAME] or _DEFAULT_NAME
 
 
 def usable_redirects(metadata: Mapping[str, Any], patterns: Sequence[str]) -> tuple[str, ...]:
-    """The redirect URIs of a client's metadata.
+    """The redirect URIs in a client's metadata.
 
     Raises:
         OAuthError: there are none, too many, or one that is not allowed.
@@ -124,7 +124,7 @@ class Registrations:
         self._by_hand = by_hand or {}
 
     def register(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """Register a client; the answer of RFC 7591, 3.2.1.
+        """Register a client; returns the answer of RFC 7591, 3.2.1.
 
         Raises:
             OAuthError: its metadata cannot be taken.
@@ -164,9 +164,7 @@ class Registrations:
         return encoded(self._seal.seal(digest, _SECRET))
 
     def known(self, client_id: str) -> Client | None:
-        """The client that registered under an id; None: nobody did, or one that is not allowed any
-        more.
-        """
+        """The client with an id; None: it was not registered, or is not allowed any more."""
         by_hand = self._by_hand.get(client_id)
         if by_hand is not None:
             method: AuthMethod = "client_secret_basic" if by_hand.client_secret else "none"
@@ -182,7 +180,7 @@ class Registrations:
         return Client(client_id, said.name, allowed, said.method) if allowed else None
 
     def check(self, client: Client, secret: str) -> None:
-        """Whether a client proves who it is.
+        """Check a client's secret.
 
         Raises:
             UnusableClient: it does not.

@@ -1,4 +1,4 @@
-"""Clients that are known by a document: their id is its URL (client id metadata documents).
+"""Clients whose id is the URL of their metadata document (client id metadata documents).
 
 Owns: fetching such documents within bounds, and what of them is believed. Never registers anybody.
 """
@@ -42,7 +42,7 @@ def is_document(client_id: str) -> bool:
 
 
 class Documents:
-    """Fetches the metadata documents of clients, and keeps them for a while.
+    """Fetches and caches the metadata documents of clients.
 
     Args:
         patterns: of redirect URIs that are allowed.
@@ -68,7 +68,7 @@ class Documents:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def client(self, url: str, asker: str) -> Client:
-        """The client whose document is at a URL.
+        """The client that the document at a URL describes.
 
         Args:
             url: its id.
@@ -96,7 +96,7 @@ class Documents:
         return kept[0]
 
     async def _fetched(self, url: str, place: URL) -> tuple[Client | str, float]:
-        """(the client or why there is none, until when that is believed)."""
+        """(the client, or the reason why there is none; how long that is cached)."""
         now = self._clock()
         try:
             answer = await exchange("GET", url, {"Accept": "application/json"}, route=ROUTE)
@@ -140,13 +140,13 @@ class Documents:
 
 
 def _size(found: Client | str) -> int:
-    """Bytes of what is believed of a client, or of why nothing is."""
+    """Bytes of a cached client, or of a cached reason."""
     texts = (found,) if isinstance(found, str) else (found.keys, *found.redirects)
     return _CLIENT_BYTES + sum(map(sys.getsizeof, texts))
 
 
 def _place(url: str) -> URL:
-    """The URL of a document.
+    """The parsed URL of a document.
 
     Raises:
         UnusableClient: it is not of the form that such have.
@@ -166,7 +166,7 @@ def _place(url: str) -> URL:
 
 
 def _fresh_for(headers: Mapping[str, str]) -> float:
-    """Seconds for which a document is believed, by its `Cache-Control`."""
+    """Seconds for which a document is cached, by its `Cache-Control`."""
     said = headers.get("Cache-Control", "").lower()
     if "no-store" in said or "no-cache" in said:
         return _LEAST_S

@@ -1,4 +1,4 @@
-"""What an authorization server answers where it gives nothing (RFC 6749, 5.2; RFC 7591, 3.2.2).
+"""OAuth errors of the authorization server (RFC 6749, 5.2; RFC 7591, 3.2.2).
 
 Owns: the exceptions and their codes. Never imports a web framework.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 
 class OAuthError(Exception):
-    """A refusal that is reported to the client.
+    """An OAuth error that is reported to the client.
 
     Args:
         code: as registered with IANA, e.g. `invalid_grant`.
@@ -23,14 +23,14 @@ class OAuthError(Exception):
 
 
 class UnusableClient(OAuthError):
-    """A client that is not known, or whose metadata do not hold: nobody is sent back to it."""
+    """The client is unknown, or its metadata is invalid: browsers are not redirected to it."""
 
     def __init__(self, description: str) -> None:
         super().__init__("invalid_client", description, 401)
 
 
 class InvalidGrant(OAuthError):
-    """A code, token or assertion that does not count, or not any more."""
+    """A code, token or assertion that is invalid, expired or used."""
 
     def __init__(self, description: str) -> None:
         super().__init__("invalid_grant", description)

@@ -1,4 +1,4 @@
-"""What the gateway gives out: codes, access tokens and refresh tokens, each of one grant.
+"""Codes, access tokens and refresh tokens, all tied to a grant.
 
 Owns: that a code and a refresh token count once, and that one which is used twice ends the grant
 with all its tokens; a refresh token is answered again for a moment. Never talks HTTP, never logs a
@@ -49,7 +49,7 @@ _GIVEN_UP_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class TokenResponse:
-    """The answer of the token endpoint.
+    """The successful answer of the token endpoint.
 
     Attributes:
         access, refresh: tokens; no refresh token for an ID-JAG.
@@ -62,7 +62,7 @@ class TokenResponse:
 
 
 class Grants:
-    """Issues codes and tokens, and ends a grant of which one comes twice.
+    """Issues codes and tokens, and ends a grant when a code or refresh token is reused.
 
     Args:
         store: where grants are stored.
@@ -85,12 +85,12 @@ class Grants:
         self._clock = clock
 
     async def begin(self, state: str) -> str | None:
-        """The id of the grant that a login with this `state` makes; None: it was used already."""
+        """The id of a new grant for a login with this `state`; None: the state was used already."""
         id = hashlib.sha256(state.encode()).hexdigest()
         return id if await self._store.begin(id, _BEGUN_S) else None
 
     async def code(self, id: str, grant: Grant) -> str:
-        """The code with which the client comes back.
+        """Issue the code that the client receives.
 
         Raises:
             OAuthError: somebody else was first.
@@ -102,7 +102,7 @@ class Grants:
     async def redeem(
         self, code: str, client: Client, redirect_uri: str, verifier: str, resource: str
     ) -> TokenResponse:
-        """Tokens for a code.
+        """Exchange a code for tokens.
 
         Raises:
             OAuthError: the code is not of this client and login; or it was used before, which
@@ -123,10 +123,10 @@ class Grants:
         return self._response(handle.grant, 2, grant)
 
     async def vouched(self, said: Vouched, client: Client, resource: str) -> TokenResponse:
-        """An access token for what an identity provider says of a person.
+        """Issue an access token for a person that an identity provider vouches for.
 
-        There is no refresh token: for the next one the client is vouched for again. An assertion
-        counts once where its client cannot prove who it is.
+        There is no refresh token: the client gets the next one with a new assertion. An assertion
+        may be used once, unless its client is authenticated.
 
         Raises:
             OAuthError: it was used before.
@@ -145,7 +145,7 @@ class Grants:
         return TokenResponse(self._tokens.token(ACCESS, handle), "", int(ACCESS_S))
 
     async def refresh(self, token: str, client: Client, resource: str) -> TokenResponse:
-        """New tokens for a refresh token; for a moment, the same ones again.
+        """Exchange a refresh token for new tokens; a repeat within moments gets the same ones.
 
         Raises:
             OAuthError: it is not of this client; it was used before, which ends the grant; or the
@@ -171,7 +171,7 @@ class Grants:
                 await asyncio.sleep(LOOK_S)
 
     async def revoke(self, token: str, client: Client) -> None:
-        """End the grant of a token, if it is one of this client."""
+        """End the grant of a token, if it belongs to this client."""
         for kind in (REFRESH, ACCESS):
             handle = self._tokens.handle(kind, token)
             if handle is None:
@@ -181,12 +181,12 @@ class Grants:
                 await self._store.end(handle.grant)
 
     def access(self, token: str) -> Handle | None:
-        """What an access token says; None: it is none, or it has expired."""
+        """The contents of an access token; None: it is invalid or expired."""
         handle = self._tokens.handle(ACCESS, token)
         return handle if handle is not None and handle.until > self._clock() else None
 
     async def kept(self, id: str) -> Grant | None:
-        """A grant; None: it has ended."""
+        """The grant; None: it has ended."""
         found = await self._grants.at(id)
         return None if found is None else found[1]
 
@@ -210,7 +210,7 @@ class Grants:
         return handle
 
     async def _found(self, handle: Handle, client: Client) -> tuple[int, Grant, float]:
-        """As `KeptGrants.at`, of the code or refresh token that a client brings."""
+        """As `KeptGrants.at`, for a code or refresh token of a client."""
         found = await self._grants.at(handle.grant)
         if found is None:
             raise InvalidGrant("this grant has ended")

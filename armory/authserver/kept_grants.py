@@ -1,4 +1,4 @@
-"""Stored grants, and renewing one with the provider: each refresh takes it a step further.
+"""Stored grants, and renewing them with the provider.
 
 Owns: `Grant`, the store that it needs, and that of several refreshes at once, on any replica, one
 asks the provider and its outcome is kept, whoever leaves or fails meanwhile. Never sees a token of
@@ -32,35 +32,35 @@ _TRIED_S = 30.0
 
 
 class GrantStore(Protocol):
-    """Where grants are stored (`storage.grants.StoredGrants`)."""
+    """The store of grants (`storage.grants.StoredGrants`)."""
 
     async def begin(self, id: str, life_s: float) -> bool:
-        """Take an id; whether nobody had it."""
+        """Create a grant's id; returns whether it was new."""
         ...
 
     async def take(self, id: str, step: int, grant: bytes | None, life_s: float) -> bool:
-        """Take a grant from `step` to the next; whether nobody was first."""
+        """Move a grant from `step` to the next; returns whether nobody else did so first."""
         ...
 
     async def put(self, id: str, step: int, grant: bytes, life_s: float) -> bool:
-        """Keep what a grant at `step` has become."""
+        """Store the new state of a grant at `step`."""
         ...
 
     async def take_back(self, id: str, step: int, grant: bytes | None, life_s: float) -> None:
-        """Undo the `take` of `step`; None: what the grant is stays."""
+        """Undo the `take` of `step`; None as grant: its state does not change."""
         ...
 
     async def load(self, id: str) -> tuple[int, bytes, float] | None:
-        """(step, grant, seconds left) of a grant; None: it has ended, or there never was one."""
+        """(step, grant, seconds left) of a grant; None: it has ended, or never existed."""
         ...
 
     async def end(self, id: str) -> None:
-        """Forget a grant, on every replica."""
+        """Delete a grant, on every replica."""
         ...
 
 
 class Grant(msgspec.Struct, frozen=True):
-    """What a person allowed a client.
+    """The permission that a person gave to a client.
 
     Attributes:
         request: what the client asked for.
@@ -76,7 +76,7 @@ class Grant(msgspec.Struct, frozen=True):
     step: int | None = None
 
     def at(self, step: int) -> bytes:
-        """As it is kept for a step."""
+        """The grant as it is stored for a step."""
         return msgspec.json.encode(msgspec.structs.replace(self, step=step))
 
 
@@ -93,10 +93,10 @@ class KeptGrants:
         self._provider = provider
 
     async def at(self, id: str) -> tuple[int, Grant, float] | None:
-        """(step, grant, seconds since it came to that step); None: it has ended.
+        """(step, grant, seconds since it reached that step); None: it has ended.
 
-        From the code on it is kept equally long at each step. A clock that was set back since is
-        as far off as one that went on.
+        From the code on, a grant is stored equally long at each step. A clock that was set back
+        counts by the same difference as one that went on.
         """
         found = await self._store.load(id)
         if found is None:
@@ -105,10 +105,9 @@ class KeptGrants:
         return step, msgspec.json.decode(data, type=Grant), abs(KEPT_S - left_s)
 
     async def renewed(self, id: str, step: int, grant: Grant) -> Grant | None:
-        """A grant one step further, once the provider has let its person in again; None: somebody
-        else was first.
+        """Renew a grant with the provider and move it one step; None: somebody else was first.
 
-        It goes on if the caller leaves: the provider may have renewed already what it is asked to.
+        Goes on when the caller leaves: the provider's refresh token may have been used already.
 
         Args:
             id: of the grant.
@@ -128,8 +127,8 @@ class KeptGrants:
             raise
 
     async def _renewed(self, id: str, step: int, grant: Grant, left: asyncio.Event) -> Grant | None:
-        """As `renewed`. If the caller has `left`, nobody is given the next token, and this one
-        counts again.
+        """As `renewed`. If the caller has `left`, nobody gets the next token, and the present one
+        stays valid.
         """
         if not await self._store.take(id, step, None, KEPT_S):
             return None
@@ -155,8 +154,8 @@ class KeptGrants:
         return grant
 
     async def _keep(self, id: str, step: int, grant: Grant, left: asyncio.Event) -> bool:
-        """Keep a renewed grant, as soon as the database is there: what it was renewed with may have
-        worked for the last time. Whether it still was there.
+        """Store a renewed grant, waiting for the database if need be: the old refresh token may
+        have worked for the last time. Returns whether the grant still existed.
 
         Raises:
             BackendError: the database was away for too long.

@@ -1,4 +1,4 @@
-"""What the gateway says of itself as an authorization server (RFC 8414, OpenID Connect discovery).
+"""The gateway's metadata as an authorization server (RFC 8414, OpenID Connect discovery).
 
 Owns: the document. Pure.
 """
@@ -15,10 +15,10 @@ from armory.security.issuer import ALGORITHMS
 
 
 def document(issuer: str, scopes: Sequence[str], *, id_jags: bool = False) -> dict[str, Any]:
-    """The metadata of the gateway at `issuer`, which may take ID-JAGs.
+    """The metadata of the gateway at `issuer`.
 
-    The members that OpenID Connect adds are there for clients that look at that document alone; no
-    ID tokens are given out, so there are no keys.
+    It includes members of OpenID Connect discovery for clients that only look there; no ID tokens
+    are issued, so there are no keys.
     """
     methods = (*METHODS, METHOD)
     found: dict[str, Any] = {

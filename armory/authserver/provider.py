@@ -1,4 +1,4 @@
-"""The provider behind the gateway: where people log in, and who they are.
+"""The identity provider behind the gateway: logging people in, and validating their identity.
 
 Owns: the gateway as its client, and which claims are believed. Never gives out a token.
 """
@@ -39,7 +39,7 @@ _NOT_SAID = "the provider does not say who it is"
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """Who logged in.
+    """The identity of a person that logged in.
 
     Attributes:
         subject: unique over all providers.
@@ -95,7 +95,7 @@ class Provider(GatewayLogin):
         return await self.begin(URL(self.issuer), Challenge(), redirect_uri)
 
     async def logged_in(self, begun: BegunLogin, back: Mapping[str, str]) -> tuple[Login, Identity]:
-        """(tokens, who it is) of a person who came back with these parameters.
+        """(tokens, identity) of a person who came back with these parameters.
 
         Raises:
             ArmoryError: they are not as they must be, or nobody can be known by them.
@@ -105,7 +105,7 @@ class Provider(GatewayLogin):
         return msgspec.structs.replace(login, id_token=id_token), identity
 
     async def refreshed(self, login: Login, identity: Identity) -> tuple[Login, Identity]:
-        """(the login as the provider still lets it be used, its person with the scopes of now).
+        """(the refreshed login, the person with its current scopes).
 
         Raises:
             TokenRefused: it does not, or it is somebody else by now.
@@ -125,7 +125,7 @@ class Provider(GatewayLogin):
     async def _after_refresh(
         self, login: Login, id_token: str, identity: Identity
     ) -> tuple[Login, Identity]:
-        """A login that was refreshed, by the ID token that came; an unusable one is left out.
+        """A refreshed login, with the new ID token if it is usable.
 
         Raises:
             TokenRefused: it is of somebody else (OpenID Connect Core, 12.2).
@@ -142,7 +142,7 @@ class Provider(GatewayLogin):
         return login, self._same(claims, identity)
 
     def _same(self, claims: Mapping[str, Any], identity: Identity) -> Identity:
-        """The person of a login, with the scopes that its provider says now, if it says anything.
+        """The person of a login, with the scopes that the provider reports now, if any.
 
         Raises:
             TokenRefused: it is another one, or called otherwise: its name may be somebody else's.
@@ -158,8 +158,8 @@ class Provider(GatewayLogin):
         return now
 
     async def _claims(self, login: Login, id_token: str) -> Mapping[str, Any]:
-        """What the provider says of a person: by the ID token, by that of the login where none has
-        come since, and by userinfo where that lacks something that was configured.
+        """The claims about a person: of the ID token (the login's, where no new one came), and of
+        userinfo where a configured claim is missing.
         """
         claims: Mapping[str, Any] = {}
         if id_token and self._issuer is not None:
@@ -198,7 +198,7 @@ class Provider(GatewayLogin):
         return claims
 
     async def _userinfo(self, token: str) -> Mapping[str, Any]:
-        """What the provider says of the person behind a token; nothing where it has no such place.
+        """The userinfo claims for a token; empty where the provider has no such endpoint.
 
         Raises:
             TokenRefused: it says that the token does not hold.
@@ -220,7 +220,7 @@ class Provider(GatewayLogin):
 
 
 def named(claims: Mapping[str, Any], claim: str) -> str:
-    """A name in a claim; some providers count their users.
+    """A name in a claim; a number is accepted, since some providers number their users.
 
     Raises:
         AuthenticationFailed: there is none.

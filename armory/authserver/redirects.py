@@ -1,4 +1,4 @@
-"""Where a client may have people sent back to.
+"""Validation of redirect URIs.
 
 Owns: the form of redirect URIs, exact comparison, and the configured patterns. Pure.
 """
@@ -45,7 +45,7 @@ def _is_port(port: str) -> bool:
 
 
 def problem(uri: str) -> str | None:
-    """Why nobody can be sent to a URI safely; None: it is fine."""
+    """Why a URI is unsafe as a redirect URI; None: it is safe."""
     if not 1 <= len(uri) <= MAX_CHARS:
         return f"a redirect URI has at most {MAX_CHARS} characters"
     if _CHARACTERS.fullmatch(uri) is None:
@@ -76,7 +76,7 @@ def _problem_of_web(parts: _Parts) -> str | None:
 
 
 def _is_readable(uri: str) -> bool:
-    """Whether an answer can be added to a URI."""
+    """Whether parameters can be added to a URI."""
     try:
         return bool(str(URL(uri, encoded=True).update_query({"code": ""})))
     except ValueError:
@@ -84,10 +84,10 @@ def _is_readable(uri: str) -> bool:
 
 
 def is_allowed(uri: str, patterns: Sequence[str]) -> bool:
-    """Whether one of the patterns allows a URI; without patterns each is.
+    """Whether one of the patterns allows a URI; without patterns every URI is.
 
-    Scheme, host, port and path are compared each for itself, so that `*` in the one never reaches
-    into the other.
+    Scheme, host, port and path are matched separately, so that `*` in one never reaches into
+    another.
     """
     if not patterns:
         return True
@@ -106,7 +106,7 @@ def _fits(parts: _Parts, pattern: _Parts | None) -> bool:
 
 
 def is_registered(uri: str, registered: Sequence[str]) -> bool:
-    """Whether a URI is one of the registered ones: exactly, but for the port on loopback, which
+    """Whether a URI is one of the registered ones: exactly, except for the port on loopback, which
     the system chooses anew each time (RFC 8252, 7.3).
     """
     if uri in registered:
@@ -126,7 +126,7 @@ def _without_port(uri: str) -> str | None:
 
 
 def shown(uri: str) -> str:
-    """Where a URI leads, in words that a person can judge: its host, or its scheme."""
+    """Where a URI leads, for people: its host, or its scheme."""
     parts = _parts(uri)
     if parts is None:
         return uri

@@ -1,4 +1,4 @@
-"""What a client asks for with a browser: the authorization request (OAuth 2.1, 4.1.1).
+"""The authorization request of a client (OAuth 2.1, 4.1.1).
 
 Owns: its parameters, and which of its errors go back to the client. Pure but for the lookup of the
 client.
@@ -22,7 +22,7 @@ _MAX_STATE, _MAX_RESOURCE = 1_000, 500
 
 
 class Request(msgspec.Struct, frozen=True):
-    """An authorization request that holds.
+    """A valid authorization request.
 
     Attributes:
         client: digest of the client's id.
@@ -60,14 +60,14 @@ class Returned(Exception):
 
 
 def returning(uri: str, state: str | None, issuer: str, **answer: str) -> str:
-    """A redirect URI with an answer (RFC 6749, 4.1.2; RFC 9207)."""
+    """A redirect URI with the parameters of an answer (RFC 6749, 4.1.2; RFC 9207)."""
     if state is not None:
         answer["state"] = state
     return str(URL(uri, encoded=True).update_query({**answer, "iss": issuer}))
 
 
 def redirect_uri_of(query: Mapping[str, str], client: Client) -> str:
-    """Where the person is sent back to.
+    """The redirect URI of a request.
 
     Raises:
         UnusableClient: the client did not register that, so nobody is sent there.
@@ -87,7 +87,7 @@ def read(
     is_resource: Callable[[str], bool],
     default_resource: str,
 ) -> Request:
-    """An authorization request of a client.
+    """Parse and validate an authorization request of a client.
 
     Args:
         query: parameters, each once.
@@ -126,7 +126,7 @@ def read(
 
 
 def each_once(pairs: Mapping[str, str], count: Callable[[str], int]) -> dict[str, str]:
-    """Parameters of which none is there twice.
+    """The parameters, none of which may be repeated.
 
     Raises:
         OAuthError: one is.

@@ -1,4 +1,4 @@
-"""Access tokens that the gateway gave out, as a way to authenticate.
+"""Authentication by access tokens that the gateway issued.
 
 Owns: which principal such a token makes. Satisfies `security.authentication.Scheme`.
 """
@@ -23,7 +23,7 @@ _CAME = 50_000
 
 
 class GrantScheme:
-    """Authenticates by the access tokens of `Grants`.
+    """Authenticates callers by the access tokens of `Grants`.
 
     Args:
         grants: what was given out.
@@ -46,7 +46,7 @@ class GrantScheme:
         self._endings = 0
 
     async def identify(self, credential: str) -> Principal | None:
-        """The person behind an access token; None: it is no token of the gateway.
+        """The principal of an access token; None: it is no token of the gateway.
 
         Raises:
             AuthenticationFailed: it has expired, or its grant has ended.
@@ -76,7 +76,7 @@ class GrantScheme:
         )
 
     async def _now(self, id: str) -> Grant:
-        """A grant as it is now: read again where one ended meanwhile.
+        """The current state of a grant; read again where a grant ended meanwhile.
 
         Raises:
             AuthenticationFailed: it has ended.
@@ -90,7 +90,7 @@ class GrantScheme:
                 return grant
 
     def ended(self, id: str) -> str | None:
-        """Believe a grant no longer, because it ended on some replica.
+        """A grant has ended on some replica: do not accept its tokens any more.
 
         Returns:
             The key of the principal that came with it, if what it opened then may still be open.

@@ -1,4 +1,4 @@
-"""The authorization server: its clients and what it gives them.
+"""The authorization server, assembled from its parts.
 
 Owns: putting the parts of this room together. Never talks HTTP to clients.
 """
@@ -50,7 +50,7 @@ class AuthorizationServer:
         )
 
     async def client(self, id: str, asker: str) -> Client:
-        """The client of an id.
+        """The client with an id.
 
         Args:
             id: as it was said.
@@ -70,7 +70,7 @@ class AuthorizationServer:
         return known
 
     async def check(self, client: Client, secret: str, assertion: str, issuer: str) -> None:
-        """Whether a client proves who it is.
+        """Authenticate a client.
 
         Args:
             client: that says who it is.

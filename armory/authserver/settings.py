@@ -1,4 +1,4 @@
-"""What configuration says about the authorization server, as plain values.
+"""The settings of the authorization server, as plain values.
 
 Owns: the dataclass that `runtime` fills, and its defaults. Never imports anything else.
 """
@@ -26,7 +26,7 @@ class KnownClient:
 
 @dataclass(frozen=True, slots=True)
 class ProxySettings:
-    """The provider behind the gateway, and what the gateway gives out in its place.
+    """The provider behind the gateway, and what the gateway issues in its place.
 
     Attributes:
         client_id, client_secret: who the gateway is at the provider.

@@ -1,4 +1,4 @@
-"""Codes and tokens as clients hold them: the id of a grant, sealed.
+"""The format of codes and tokens: the id of a grant, sealed.
 
 Owns: how they are written, and that no kind is taken for another. Never asks the store.
 """
@@ -35,7 +35,7 @@ REFRESH = Kind("armory_rt_", "oauth refresh token")
 
 
 class Handle(msgspec.Struct, frozen=True, array_like=True):
-    """What is sealed in a token.
+    """The sealed contents of a token.
 
     Attributes:
         grant: its id.
@@ -51,7 +51,7 @@ class Handle(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Tokens:
-    """Writes and reads them.
+    """Writes and reads tokens.
 
     Args:
         seal: of the gateway.
@@ -61,11 +61,11 @@ class Tokens:
         self._seal = seal
 
     def token(self, kind: Kind, handle: Handle) -> str:
-        """A token that says this."""
+        """A token with these contents."""
         return kind.prefix + encoded(self._seal.seal(msgspec.json.encode(handle), kind.purpose))
 
     def handle(self, kind: Kind, token: str) -> Handle | None:
-        """What a token says, whether it has expired or not; None: it is none of this kind."""
+        """The contents of a token, even if it has expired; None: it is none of this kind."""
         if not token.startswith(kind.prefix) or len(token) > _MAX_TOKEN_CHARS:
             return None
         sealed = decoded(token.removeprefix(kind.prefix))

@@ -1,4 +1,4 @@
-"""What a gateway answers, wherever it runs: results, pages of a list, errors by their kind.
+"""Requests and answers of commands, wherever the gateway runs: results, pages, errors by kind.
 
 Owns: packing a request's members and reading its answer. Never imports a transport.
 """
@@ -55,7 +55,7 @@ _KIND_OF_CODE: Mapping[int, type[ArmoryError]] = {
 
 
 class JsonRpcError(ArmoryError):
-    """An error of none of Armory's kinds: mostly the upstream's own, which passes as it is.
+    """An error that is none of Armory's kinds: mostly the upstream's own, passed on.
 
     Attributes:
         rpc_code: its JSON-RPC code.
@@ -76,7 +76,7 @@ class AnyGateway(Protocol):
     async def ask(
         self, method: str, params: Mapping[str, Any], meta: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        """The result of one request.
+        """Send one request; returns its result.
 
         Raises:
             ArmoryError: it was refused, or nobody could be asked.
@@ -84,12 +84,12 @@ class AnyGateway(Protocol):
         ...
 
     def unreached(self) -> Mapping[str, str]:
-        """Upstreams that could not be reached, and why; none where a gateway does not tell."""
+        """Upstreams that could not be reached, and why; empty where the gateway does not tell."""
         ...
 
 
 class CommandLine:
-    """A client that can be shown progress and log lines and cannot be asked anything."""
+    """A client that shows progress and log lines and answers no questions."""
 
     capabilities: Mapping[str, Any] = {}
     log_level: str | None = None
@@ -102,7 +102,7 @@ class CommandLine:
             tell(said, console=err())
 
     async def ask(self, method: str, params: Params) -> Answer:
-        """Nobody can be asked."""
+        """Refuses: there is nobody to be asked."""
         raise ClientGone(f"{method} cannot be answered by a command line")
 
 
@@ -124,17 +124,17 @@ async def all_tools(
 
 
 def packed_value(value: Any) -> Raw:
-    """A value as it is sent."""
+    """A value as JSON."""
     return Raw(json.dumps(value).encode())
 
 
 def packed(values: Mapping[str, Any]) -> dict[str, Raw]:
-    """The members of an object as they are sent."""
+    """The members of an object as JSON."""
     return {name: packed_value(value) for name, value in values.items()}
 
 
 def result_of(reply: Reply) -> dict[str, Any]:
-    """What was answered.
+    """The result of a reply.
 
     Raises:
         ArmoryError: the request was refused.
@@ -145,7 +145,7 @@ def result_of(reply: Reply) -> dict[str, Any]:
 
 
 def error_of_response(error: ErrorObject) -> ArmoryError:
-    """A JSON-RPC error as an exception of the kind that the gateway names in `error.data`."""
+    """The exception for a JSON-RPC error, of the kind in `error.data`."""
     data = cast("dict[str, Any]", error.data) if isinstance(error.data, dict) else {}
     kind = _KIND_OF_CODE.get(error.code)
     if error.code == INVALID_PARAMS and "parameter" in data:  # which was written wrong

@@ -1,4 +1,4 @@
-"""Asking a gateway: one that runs at a URL, or one opened here for the length of a command.
+"""Chooses the gateway that a command asks: a running one at a URL, or one opened here.
 
 Owns: the choice. Each is imported when it is chosen: whoever asks a gateway that runs loads none.
 """
@@ -24,7 +24,7 @@ async def any_gateway(
     mode: str | None = None,
     searched: bool = False,
 ) -> AsyncGenerator[AnyGateway]:
-    """The gateway at `url`, else one of the configured upstreams, opened here.
+    """The gateway at `url`; without one, a gateway over the configured upstreams, opened here.
 
     Args:
         url: a gateway's URL, with or without `/mcp`.

@@ -1,4 +1,4 @@
-"""A gateway opened here for the length of a command.
+"""A gateway that is opened in this process for the duration of a command.
 
 Owns: opening it and asking it. Never imports a web framework.
 """
@@ -53,7 +53,7 @@ class LocalGateway:
 
 
 def _why(key: str, error: str) -> str:
-    """Without the upstream's name, which stands before it wherever it is shown."""
+    """The error without the upstream's name, which is shown before it anyway."""
     return error.removeprefix(f"upstream {key!r}").lstrip(": ")
 
 
@@ -94,7 +94,7 @@ def findable(runtime: Runtime) -> VisibleSet:
 async def opened(
     loaded: Loaded, *, only: str | None = None, searched: bool = False
 ) -> AsyncGenerator[Runtime]:
-    """A gateway that serves nobody but this command, ready to be asked.
+    """A gateway that serves only this command, ready to be asked.
 
     Args:
         loaded: the configuration.

@@ -38,7 +38,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "import": ("config.importing", "import_file", "Take over servers of another client."),
     "add": ("config.add", "add", "Add a server of the MCP registry."),
     "export": ("config.export", "export", "Print a client's configuration for this gateway."),
-    "tools": ("catalog.tools", "tools", "List tools, all or those that a query wants."),
+    "tools": ("catalog.tools", "tools", "List tools: all, or those that fit a query."),
     "search": ("catalog.search", "search", "Search tools and see scores and reasons."),
     "call": ("catalog.call", "call", "Call one tool."),
     "eval": ("quality.eval", "eval_command", "Measure retrieval on a labelled set."),
@@ -48,16 +48,16 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "keys": ("accounts.keys", "keys", "Make, list and revoke API keys."),
     "users": ("accounts.users", "users", "Make, list, change and delete users."),
     "packs": ("accounts.packs", "packs", "Packs of tools, and who has installed them."),
-    "usage": ("accounts.usage", "usage", "What was called, how it fared, what is left."),
+    "usage": ("accounts.usage", "usage", "Statistics of calls, and what is left of a plan."),
     "status": ("gateway.status", "status", "What runs, what is down, and why."),
     "console": ("gateway.console", "console", "A link to the console, logged in."),
     "logs": ("gateway.logs", "logs", "What a server wrote to standard error."),
     "audit": ("gateway.audit", "audit", "Who asked what; `verify`: whether the record is whole."),
     "doctor": ("gateway.doctor", "doctor", "What is wrong with a set-up, and what to do."),
-    "reload": ("gateway.reload", "reload", "Read the configuration again; `--dry-run`."),
-    "login": ("gateway.login", "login", "Log in at an upstream that wants a person."),
-    "logout": ("gateway.login", "logout", "Forget that login."),
-    "approve": ("gateway.approve", "approve", "Take changed tool definitions as good."),
+    "reload": ("gateway.reload", "reload", "Make a gateway read its configuration again."),
+    "login": ("gateway.login", "login", "Log in at an upstream, as a person."),
+    "logout": ("gateway.login", "logout", "Delete that login."),
+    "approve": ("gateway.approve", "approve", "Approve changed tool definitions."),
     "schema": ("config.schema", "schema", "Print the JSON Schema of armory.yaml."),
     "version": ("gateway.version", "version", "Print the version."),
 }
@@ -131,7 +131,9 @@ def error_json(error: ArmoryError | OSError) -> dict[str, Any]:
 
 
 def refused_by_the_system(error: OSError) -> ConfigError:
-    """A file that cannot be used, a full disk: what and why, and the setting where it is ours."""
+    """An operating-system error (a file, a full disk) for people, with the setting behind it if it
+    is ours.
+    """
     if os.environ.get("ARMORY_DEBUG"):
         traceback.print_exception(error)
     why = error.strerror or str(error) or type(error).__name__
@@ -169,7 +171,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _run(given: list[str]) -> int:
-    """Run a command line; the exit code, after whatever went wrong was said."""
+    """Run a command line and report errors; returns the exit code."""
     as_json = "--json" in given[: given.index("--") if "--" in given else None]
     try:
         _refuse_windows()
@@ -208,7 +210,7 @@ def _run(given: list[str]) -> int:
 
 
 def _refuse_windows() -> None:
-    """Say so before anything asks Windows for what only POSIX has.
+    """Refuse Windows before anything uses what only POSIX has.
 
     Raises:
         ConfigError: this is Windows.
@@ -221,14 +223,14 @@ def _refuse_windows() -> None:
 
 
 def _keep_through_hangups(given: list[str]) -> None:
-    """SIGHUP asks a gateway to read its file again; it ends none that is still to read it."""
+    """Ignore SIGHUP until `armory serve` handles it: it must not end a gateway that is starting."""
     if given[:1] == ["serve"] and sys.platform != "win32":
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
 def _fill_standard_streams() -> None:
-    """Have nothing else take the place of a standard stream that is closed (`<&-`): libuv ends a
-    process that closes one. Only `sys.__stdin__` and `sys.__stdout__` say that they were.
+    """Open closed standard streams (`<&-`), so that no other file gets their number: libuv ends a
+    process that closes one. Only `sys.__stdin__` and `sys.__stdout__` tell that they were closed.
     """
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
         pass

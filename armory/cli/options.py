@@ -1,4 +1,4 @@
-"""Options that several commands share, and the configuration behind them.
+"""Options that several commands share, and loading the configuration that they name.
 
 Owns: `--config`, `--url`, `--json`, and where upstreams are written to. Never imports a room but
 `config`.
@@ -24,7 +24,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def _one_place(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
-    """Refuse options of which one would be ignored: each is told when the later one is read."""
+    """Refuse a combination of options of which one would be ignored."""
     given = {**context.params, str(parameter.name): value}
     if given.get("url") is not None and given.get("config") is not None:
         raise click.UsageError("--config names the servers to open here; leave it out with --url.")
@@ -67,7 +67,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Answer in JS
 def refuse_blank(
     _context: click.Context, _parameter: click.Parameter, value: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """A query without a word is a slip, in one way for whoever would be asked."""
+    """Refuse a query without a word, whichever gateway is asked."""
     if not all(text.strip() for text in value):
         raise InvalidRequest("the query is blank", parameter="query")
     return value
@@ -76,7 +76,9 @@ def refuse_blank(
 def _one_line(
     _context: click.Context, _parameter: click.Parameter, value: str | None
 ) -> str | None:
-    """A secret that comes from a file ends with a newline, as variables of the configuration do."""
+    """Strip the newline at the end of a secret from a file, as for variables of the
+    configuration.
+    """
     if value is None:
         return None
     text = value.rstrip("\r\n")
@@ -119,7 +121,7 @@ def _url_and_token(command: _F, otherwise: str) -> _F:
 
 
 def loaded_config(given: str | None, *, quiet: bool = False) -> Loaded:
-    """The configuration, its notices said on standard error.
+    """Load the configuration, and print its notices to standard error.
 
     Raises:
         ConfigError: there is none, or it does not hold.
@@ -133,13 +135,13 @@ def loaded_config(given: str | None, *, quiet: bool = False) -> Loaded:
 
 
 def say_notices(loaded: Loaded) -> None:
-    """What is worth knowing of a configuration that holds, on standard error."""
+    """Print the notices of a valid configuration to standard error."""
     for line in notices_of(loaded):
         say_notice(line)
 
 
 def notices_of(loaded: Loaded) -> list[str]:
-    """What is worth knowing of a configuration that holds."""
+    """The notices of a valid configuration."""
     from armory.config.checks.warnings import warnings_of
 
     return [*loaded.notices, *warnings_of(loaded.config)]
@@ -154,7 +156,7 @@ def writing_options(command: _F) -> _F:
         "--env",
         "env_file",
         type=click.Path(dir_okay=False, path_type=Path),
-        help="Move secrets in clear to this file, e.g. .env, and write ${VAR} instead.",
+        help="Move secrets in clear text to this file, e.g. .env, and write ${VAR} instead.",
     )(command)
     return click.option(
         "--into",

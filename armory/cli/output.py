@@ -1,4 +1,4 @@
-"""What commands print: answers on standard output, everything else on standard error.
+"""What commands print: answers to standard output, everything else to standard error.
 
 Owns: consoles, JSON output and progress. Imports rich where something is shown to a person. Never
 imports a room.
@@ -43,7 +43,7 @@ def err() -> Console:
 
 
 def tell(text: str | Text, *, hang: int = 0, console: Console | None = None) -> None:
-    """A sentence: wrapped at words where a person reads it, one line where a program does.
+    """Print a sentence: wrapped for people, one line for programs.
 
     Args:
         text: as it is; or with styles.
@@ -81,7 +81,7 @@ def _wrapped(text: Text, width: int) -> Generator[Text]:
 
 
 def columns(*names: str, whole: Collection[str] = ()) -> Table:
-    """A table; what does not fit goes on in the next line, nothing is cut.
+    """A table that wraps cells where they do not fit, and cuts nothing.
 
     Args:
         names: of its columns.
@@ -109,7 +109,7 @@ def say_error(message: str) -> None:
 
 
 def say_unreached(found: Mapping[str, str]) -> None:
-    """Which upstreams could not be reached, on standard error; ends the command with 3 if any.
+    """Print which upstreams could not be reached, to standard error; exits with 3 if there are any.
 
     Args:
         found: why, by upstream.
@@ -121,10 +121,10 @@ def say_unreached(found: Mapping[str, str]) -> None:
 
 
 def say_failure(told: Mapping[str, Any], *, as_json: bool) -> None:
-    """How a command ended that did not do what it was asked for.
+    """Report how a command failed.
 
-    With `--json` it is the answer, on standard output, so that a program finds it where it looks;
-    where that takes nothing, it is told like any other.
+    With `--json` it is the answer, on standard output, where a program looks for it; if that cannot
+    be written to, it goes to standard error.
 
     Args:
         told: `code`, `message`, `exit_code`, and what else is known; the message is for people.
@@ -140,7 +140,7 @@ def say_failure(told: Mapping[str, Any], *, as_json: bool) -> None:
 
 
 def _drop_output() -> None:
-    """Let what standard output has not taken go nowhere, so that nothing fails at the end."""
+    """Discard what standard output has not taken, so that nothing fails at exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.close(nowhere)
@@ -154,7 +154,7 @@ def say_notice(message: str) -> None:
 
 
 class Waiting:
-    """What goes on and how much of it is done, shown on a terminal only."""
+    """The progress of the current phase, shown on a terminal only."""
 
     def __init__(self, progress: Progress | None, text: str) -> None:
         self._progress = progress
@@ -179,7 +179,7 @@ class Waiting:
         return counted
 
     def say(self, text: str) -> None:
-        """Another phase, of which nothing is counted."""
+        """Begin a phase without a count."""
         if self._progress is not None and self._task is not None:
             self._progress.remove_task(self._task)
             self._task = self._progress.add_task(text, total=None)
@@ -187,7 +187,7 @@ class Waiting:
 
 @contextmanager
 def waiting(text: str) -> Generator[Waiting]:
-    """Show that something goes on, on standard error."""
+    """Show progress on standard error."""
     console = err()
     if not console.is_terminal:
         yield Waiting(None, text)

@@ -1,4 +1,4 @@
-"""What strangers write (servers, callers, registries) as a terminal may show it.
+"""Makes text of strangers (servers, callers, registries) safe to show on a terminal.
 
 Owns: taking out what a terminal would obey: nobody but the commands moves its cursor, names its
 window or writes its clipboard. Never imports anything else of Armory.
@@ -20,12 +20,12 @@ _ABOVE_ASCII = re.compile(r"[\x7f-\x9f]")
 
 
 def plain(text: str) -> str:
-    """A text without escape sequences and control characters; its lines and tabs stay."""
+    """Text without escape sequences and control characters; line ends and tabs stay."""
     if text.isprintable():
         return text
     return _OBEYED.sub("", _SEQUENCES.sub("", text))
 
 
 def plain_json(text: str) -> str:
-    """JSON that means the same, with the control characters spelled out that may stand in it."""
+    """Equivalent JSON with control characters escaped."""
     return _ABOVE_ASCII.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

@@ -1,4 +1,4 @@
-"""A console that shows whatever it is given as text.
+"""A rich console that shows texts literally.
 
 Owns: `PlainConsole`. Imports rich.
 """
@@ -14,7 +14,7 @@ from armory.cli.plain import plain
 
 
 class PlainConsole(Console):
-    """Obeys styles alone: what stands in a text to steer a terminal is left out."""
+    """Applies styles only; control sequences inside texts are removed."""
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None

@@ -54,7 +54,7 @@ class RemoteGateway:
         return result_of(reply)
 
     def unreached(self) -> Mapping[str, str]:
-        """As `AnyGateway.unreached`: lists do not tell."""
+        """Always empty: lists do not tell."""
         return {}
 
 
@@ -62,7 +62,7 @@ class RemoteGateway:
 async def connected(
     url: str, token: str | None, mode: str | None = None
 ) -> AsyncGenerator[RemoteGateway]:
-    """The gateway at a URL, for the length of a command.
+    """The gateway at a URL, for the duration of a command.
 
     Args:
         url: with or without `/mcp`, below `server.base_path` where that is set.
@@ -96,7 +96,7 @@ def endpoint_url(url: str, mode: str | None = None) -> str:
 
 
 def _not_reached(url: str, error: UpstreamUnavailable) -> ArmoryError:
-    """The failure of `--url` in words of the command line, which knows no upstream."""
+    """The failure of `--url`, in words of the command line, which knows no upstream."""
     said = error.message.removeprefix(f"upstream {_GATEWAY!r}").lstrip(": ")
     answer, kind = "", ""
     if isinstance(error, HttpFailure):

@@ -1,4 +1,4 @@
-"""Times as options give them and as people are shown them.
+"""Times in options, and as people are shown them.
 
 Owns: spans such as `90d`, moments, and how a moment looks. Never imports a room.
 """
@@ -16,7 +16,7 @@ _LAST_MS = 253_402_300_799_999
 
 
 def span_of(text: str) -> timedelta | None:
-    """`90s`, `5m`, `12h`, `7d` or `2w`, a hundred years at most; None: it is none of them."""
+    """Seconds of `90s`, `5m`, `12h`, `7d` or `2w`, at most a hundred years; None: anything else."""
     found = _SPAN.fullmatch(text)
     if found is None:
         return None
@@ -25,7 +25,7 @@ def span_of(text: str) -> timedelta | None:
 
 
 def moment_of(text: str) -> datetime | None:
-    """A date or a time as ISO 8601 writes it, in UTC where it does not say; None: it is neither."""
+    """An ISO 8601 date or time, UTC by default; None: anything else."""
     try:
         found = datetime.fromisoformat(text)
         return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
@@ -34,7 +34,7 @@ def moment_of(text: str) -> datetime | None:
 
 
 def shown_time(at_ms: int | None, never: str = "never") -> str:
-    """A time for people, UTC."""
+    """A time for people, in UTC."""
     if at_ms is None:
         return never
     return datetime.fromtimestamp(min(at_ms, _LAST_MS) / 1000, UTC).strftime("%Y-%m-%d %H:%M")

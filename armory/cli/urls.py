@@ -16,7 +16,7 @@ _ENDPOINTS = ("mcp", "sse")
 
 
 def parts_of(url: str, path: str = "") -> SplitResult:
-    """Its parts; http where it says no scheme.
+    """The parsed URL; http by default.
 
     Args:
         url: as it was given.

@@ -96,12 +96,12 @@ class ServerLists:
 
     @property
     def entries(self) -> int:
-        """How many there are, in all lists but that of groups."""
+        """The number of entries in all lists except groups."""
         return sum(map(len, self.sequences()))
 
     def same(self, other: ServerLists) -> bool:
-        """Whether nothing differs. One entry after the other: whole lists at once would keep all
-        other threads waiting meanwhile.
+        """Whether two answers are equal. Compares entry by entry, because comparing whole lists in
+        one step would block all other threads.
         """
         pairs = zip(self.sequences(), other.sequences(), strict=True)
         if not all(same_entries(mine, theirs) for mine, theirs in pairs):
@@ -109,7 +109,7 @@ class ServerLists:
         return replace(self, **_NO_ENTRIES) == replace(other, **_NO_ENTRIES)
 
     def sequences(self) -> tuple[Sequence[Definition], ...]:
-        """The lists by themselves."""
+        """The lists as a tuple."""
         return self.tools, self.prompts, self.resources, self.templates, self.skills
 
 
@@ -119,7 +119,7 @@ _NO_ENTRIES: dict[str, Any] = {
 
 
 def large(lists: Iterable[ServerLists]) -> bool:
-    """Whether it takes long to go through all of them."""
+    """Whether going through all lists takes long."""
     every = [*lists]
     if sum(one.entries for one in every) > LARGE:
         return True
@@ -127,7 +127,8 @@ def large(lists: Iterable[ServerLists]) -> bool:
 
 
 def granted(lists: Iterable[ServerLists], method: str) -> tuple[int, str]:
-    """(`ttlMs`, `cacheScope`) of what several upstreams list together: the least that each grants.
+    """The cache hints (`ttlMs`, `cacheScope`) for a list merged from several upstreams: the
+    strictest of them.
 
     Args:
         lists: of the upstreams.
@@ -142,7 +143,7 @@ def granted(lists: Iterable[ServerLists], method: str) -> tuple[int, str]:
 
 
 def same_entries(one: Sequence[Definition], other: Sequence[Definition]) -> bool:
-    """Whether both hold the same in the same order; gives way to other threads meanwhile."""
+    """Whether two lists are equal and in the same order; gives way to other threads meanwhile."""
     if len(one) != len(other):
         return False
     return all(map(same_content, one, other))
@@ -233,7 +234,9 @@ def replaced(
     old: Mapping[str, ToolRecord] | Mapping[str, ListedRecord],
     new: Mapping[str, ToolRecord] | Mapping[str, ListedRecord],
 ) -> list[str] | None:
-    """The names whose record is another object, in order; None: not the same names in order."""
+    """The names whose record is a different object, in order; None: the names differ, or their
+    order.
+    """
     if len(old) != len(new) or not all(map(operator.eq, old, new)):
         return None
     pairs = zip(new.items(), old.values(), strict=True)

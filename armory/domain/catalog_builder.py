@@ -1,4 +1,4 @@
-"""Makes catalogs: what the upstreams listed, under their rules, as one snapshot after the other.
+"""Builds catalogs: merges what the upstreams listed, under their rules, into one snapshot.
 
 Owns: merging lists, exposed names, and taking over the records that are as they were. Never imports
 anything but its domain siblings.
@@ -24,7 +24,7 @@ from armory.domain.tool import (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ServerPart:
-    """What one upstream's lists gave under its rules.
+    """The entries of one upstream after its rules were applied.
 
     Attributes:
         lists, rule: what it was made of.
@@ -42,9 +42,9 @@ class ServerPart:
 
 
 class CatalogBuilder:
-    """Makes one snapshot after the other.
+    """Builds one snapshot after the other.
 
-    A server whose lists and rules are the very ones of last time is not gone through again.
+    A server whose lists and rules are the same objects as last time is not processed again.
     """
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ def build_catalog(
     rules: Mapping[str, ToolRules] | None = None,
     previous: Catalog = EMPTY,
 ) -> tuple[Catalog, list[str]]:
-    """One snapshot by itself; see `CatalogBuilder.build`."""
+    """Build a single snapshot; see `CatalogBuilder.build`."""
     return CatalogBuilder().build(servers, rules, previous)
 
 
@@ -104,7 +104,7 @@ def _joined(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Before:
-    """What one server had, by the names that it gives itself."""
+    """The records of one server in the previous snapshot, by original name."""
 
     tools: dict[str, ToolRecord] = field(default_factory=dict[str, ToolRecord])
     prompts: dict[str, ListedRecord] = field(default_factory=dict[str, ListedRecord])
@@ -113,7 +113,7 @@ class _Before:
 
     @classmethod
     def of(cls, part: ServerPart) -> _Before:
-        """What a part has."""
+        """The records of a part."""
         return cls(
             {record.original_name: record for record in part.tools},
             {record.original_name: record for record in part.prompts},
@@ -126,7 +126,7 @@ _NOTHING = _Before()
 
 
 def _part(server: str, lists: ServerLists, rule: ToolRules, before: _Before) -> ServerPart:
-    """What one server's lists give; what is as it was `before` is the very record."""
+    """Build the part of one server; unchanged entries keep their record objects from `before`."""
     problems: list[str] = []
     tools = list(_tools_of(server, lists, rule, before.tools, problems))
     named = _keyed(server, "prompt", lists.prompts, "name", problems)
@@ -191,7 +191,7 @@ _KEYS = {
 
 
 def _descriptions(servers: Mapping[str, ServerLists]) -> list[object]:
-    """All but the entries, which `Catalog.diff` compares."""
+    """The fields of servers other than the entries, which `Catalog.diff` compares."""
     return [
         (key, s.info, s.instructions, s.capabilities, s.cache, s.groups)
         for key, s in servers.items()
@@ -300,7 +300,7 @@ def _tools_of(
 
 
 def _same(one: ToolRecord, other: ToolRecord) -> bool:
-    """Whether nothing tells them apart; by their fingerprints, as `1` equals `true` in Python."""
+    """Whether two records are equal; compares fingerprints, because `1 == True` in Python."""
     if one.fingerprint != other.fingerprint or one.server_about != other.server_about:
         return False
     return one == other

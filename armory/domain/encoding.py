@@ -1,4 +1,4 @@
-"""How bytes are written as text, and text as bytes.
+"""Encoding bytes as text.
 
 Owns: base64url (RFC 4648, 5) without padding, both ways, which text can be UTF-8, and Unicode's
 normal forms of foreign text. Never imports anything but the standard library.
@@ -17,12 +17,14 @@ _PIECE_CHARS = 128
 
 
 def encoded(data: bytes) -> str:
-    """Bytes as characters that a URL may hold."""
+    """Base64url without padding."""
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
 def decoded(said: str) -> bytes | None:
-    """The bytes again; None for what `encoded` never gives: nothing is written in two ways."""
+    """Decode what `encoded` returned; None for any other text, including non-canonical
+    encodings.
+    """
     try:
         data = base64.b64decode(said + "=" * (-len(said) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
@@ -31,8 +33,8 @@ def decoded(said: str) -> bytes | None:
 
 
 def is_encodable(text: str) -> bool:
-    """Whether it can be written as UTF-8, having no lone surrogate: JSON may have half a character
-    as an escape, and `surrogateescape` makes one of each byte that is no UTF-8.
+    """Whether a text can be encoded as UTF-8, that is, has no lone surrogate. JSON escapes can
+    contain one, and `surrogateescape` makes one for each invalid byte.
     """
     try:
         text.encode()

@@ -1,4 +1,4 @@
-"""What a value should have been, in words for whoever wrote it.
+"""Messages that say what a value should have been.
 
 Owns: the words for each kind of error that pydantic finds, for `armory.yaml` and for REST alike.
 Never imports anything but the standard library: a kind is its name, with its numbers beside it.
@@ -44,7 +44,8 @@ _LENGTHS: Mapping[str, tuple[str, str]] = {
 def expectation(
     kind: str, context: Mapping[str, Any], given: object, patterns: Mapping[str, str] | None = None
 ) -> str | None:
-    """What was expected, to be put behind "expected"; None for kinds that say it themselves.
+    """What was expected, as the words after "expected"; None for kinds whose message says it
+    already.
 
     Args:
         kind: the type of a pydantic error, e.g. `greater_than_equal`.

@@ -1,4 +1,4 @@
-"""Groups of tools that an upstream has of its own (draft `io.modelcontextprotocol/groups`).
+"""Groups of tools that an upstream itself defines (draft `io.modelcontextprotocol/groups`).
 
 Owns: `OwnGroup`. Never imports anything.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class OwnGroup:
-    """One group of an upstream, with those inside it.
+    """One group of an upstream, with its subgroups.
 
     Attributes:
         name: as the upstream calls it; unique there.
@@ -28,7 +28,7 @@ class OwnGroup:
     groups: tuple[OwnGroup, ...] = ()
 
     def everything(self) -> Iterator[str]:
-        """The original names of its tools and of those inside it."""
+        """The original names of its tools and of those in its subgroups."""
         yield from self.tools
         for group in self.groups:
             yield from group.everything()

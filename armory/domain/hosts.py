@@ -1,4 +1,4 @@
-"""Names and addresses of machines.
+"""Host names and IP addresses.
 
 Owns: which of them only this machine reaches, and what could be none. Does no I/O.
 """
@@ -18,7 +18,7 @@ NO_ADDRESS = (
 
 
 def is_address(host: str) -> bool:
-    """Whether it may be an address or a name, whatever is behind it: nothing with a port."""
+    """Whether a text has the form of a host name or IP address, without a port."""
     try:
         return bool(ip_address(host))
     except ValueError:

@@ -1,4 +1,4 @@
-"""What one request takes of its caller's limits, and how much each caller holds.
+"""What a request needs of its caller's rate limit, daily quota and slots.
 
 Owns: `Demand` and `Taken`, as values, and `Holdings`. Never imports anything but the standard
 library.
@@ -24,7 +24,7 @@ class Rate(NamedTuple):
 
 
 class PerDay(NamedTuple):
-    """So many of a kind a day; days are those of UTC."""
+    """A daily quota; days are UTC."""
 
     kind: Counted
     limit: int
@@ -32,7 +32,7 @@ class PerDay(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What one request needs, all of it or nothing.
+    """What one request needs; it is granted as a whole or not at all.
 
     Attributes:
         identity: whose daily count and slots these are, at most 200 characters.
@@ -50,7 +50,7 @@ class Demand:
 
 
 class Taken(NamedTuple):
-    """What came of a demand.
+    """The outcome of a demand.
 
     Attributes:
         exceeded: the limit that was in the way; None: everything was taken.
@@ -64,14 +64,14 @@ class Taken(NamedTuple):
 
 
 class Holdings(Counter[K]):
-    """How much each key holds of something limited; one that holds nothing takes no memory."""
+    """How much of a limited resource each key holds; keys that hold nothing take no memory."""
 
     def take(self, key: K, amount: int = 1) -> None:
-        """It holds so much more."""
+        """Add to the amount that a key holds."""
         self[key] += amount
 
     def give_back(self, key: K, amount: int = 1) -> None:
-        """It holds so much less."""
+        """Subtract from the amount that a key holds."""
         self[key] -= amount
         if not self[key]:
             del self[key]

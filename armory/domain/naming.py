@@ -45,7 +45,7 @@ def slug(text: str) -> str:
 
 
 def _bare(text: str) -> str:
-    """Letters without their accents, in lower case."""
+    """The text in lower case, without accents."""
     letters = text.lower().translate(_LETTERS)
     apart = (unicodedata.normalize("NFKD", c) if c.isalpha() else c for c in letters)
     return "".join(c for part in apart for c in part if not unicodedata.combining(c))
@@ -101,7 +101,7 @@ def split_name(exposed: str) -> tuple[str, str] | None:
 
 
 def beginnings(server: str) -> tuple[str, ...]:
-    """What every exposed name and URI of a server begins with, one of them."""
+    """The possible prefixes of a server's exposed names and URIs."""
     uris = (expose_uri(server, scheme) for scheme in ("", *_PREFIXED))
     return (f"{server}__"[:_CUT], *uris)
 

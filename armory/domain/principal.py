@@ -1,4 +1,4 @@
-"""The principal: the caller as authentication knows it, and everything else takes it.
+"""The principal: the authenticated caller.
 
 Owns: identity as a value. Never imports anything but the standard library.
 """
@@ -77,8 +77,9 @@ class Principal:
 
     @property
     def file_safe(self) -> str:
-        """A form for file names, arguments and headers: the user's, whatever credential it comes
-        with, else the principal's own; distinct ones stay distinct.
+        """A form that is safe in file names, arguments and headers. It is made from the user if
+        there is one, whatever the credential, or else from the principal; distinct ones stay
+        distinct.
         """
         name = self.user or self.subject
         readable = _UNSAFE.sub("-", name).strip("-")[:_READABLE_CHARS]

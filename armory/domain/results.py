@@ -1,7 +1,7 @@
-"""The results of retrieval, of listings and of calls.
+"""The results of retrieval, listings and calls.
 
-Owns: Match and Selection, Listing and CallOutcome, and how what they lack is told. Never imports
-anything but its domain siblings.
+Owns: `Match`, `Selection`, `Listing`, `CallOutcome`, and the text for a degraded answer. Never
+imports anything but its domain siblings.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ BYTES_PER_TOKEN = 4
 
 
 def lacking(*reasons: str | None) -> str | None:
-    """What an answer lacks, of several reasons that may each be none; None: nothing."""
+    """Join the reasons why an answer is degraded, leaving out those that are None; None: there is
+    none.
+    """
     return "; ".join(filter(None, reasons)) or None
 
 
@@ -73,7 +75,8 @@ class Selection:
     withheld: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def candidates(self, most: int | None = None) -> list[dict[str, Any]]:
-        """The full ranking as plain values: scores, signals, and why what is out is out.
+        """The full ranking as plain values: scores, signals, and the reason why a tool was left
+        out.
 
         Args:
             most: at most so many of them; None: all.
@@ -98,8 +101,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """One query that was answered, as a filtered list or by a meta-tool, or one list that was cut
-    without a query, for statistics.
+    """One answered query, or one list that was cut without a query, for statistics.
 
     Attributes:
         query: what was asked; None: nothing was.
@@ -122,7 +124,7 @@ class Listing:
 
 
 class Exchanged(NamedTuple):
-    """What went to a tool and what came back, as JSON; both may be cut off.
+    """The arguments and the result of a call as JSON; both may be truncated.
 
     Attributes:
         arguments: None: there were none.
@@ -134,7 +136,7 @@ class Exchanged(NamedTuple):
 
 
 class CallOutcome(NamedTuple):
-    """One `tools/call` that ended, for statistics.
+    """One finished `tools/call`, for statistics.
 
     Attributes:
         tool: exposed name.

@@ -21,7 +21,7 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 def skill_problem(entry: Mapping[str, Any]) -> str | None:
-    """Why no host may load a skill, in words; None: it may.
+    """Why a host could not load a skill, in words; None: it could.
 
     Args:
         entry: with a `uri` that is text.
@@ -70,7 +70,7 @@ def _files_problem(files: list[Any], uri: str, folder: str) -> str | None:
 
 
 def size_problem(files: int, size: int) -> str | None:
-    """Why no host may load a skill with so many files, of so many bytes together; None: it may."""
+    """Why a host could not load a skill with this many files and bytes in total; None: it could."""
     if files > MAX_FILES:
         return f"it has {files:,} files; hosts take {MAX_FILES}"
     if size > MAX_BYTES:
@@ -79,7 +79,9 @@ def size_problem(files: int, size: int) -> str | None:
 
 
 def exposed_skill(entry: Mapping[str, Any], server: str) -> dict[str, Any]:
-    """The entry with every URI in its exposed form; digests, sizes and frontmatter stay."""
+    """The entry with every URI in its exposed form; digests, sizes and frontmatter are
+    unchanged.
+    """
     files = entry.get("resources")
     if isinstance(files, list):
         named = cast("list[dict[str, Any]]", files)

@@ -26,7 +26,7 @@ def fingerprint(definition: Mapping[str, Any]) -> str:
 
 
 def alike(one: Any, other: Any) -> bool:
-    """Whether two definitions certainly have the same fingerprint, at an eighth of its cost.
+    """Whether two definitions certainly have the same fingerprint, at an eighth of the cost.
 
     Equal ones may differ in what Python holds to be equal (`1`, `1.0`, `True`), which their bytes
     tell apart; members in another order are not told to be the same.
@@ -96,15 +96,15 @@ class ToolRecord:
 
     @property
     def search_hint(self) -> str:
-        """What its server says that it should be found by (`anthropic/searchHint`), else ""."""
+        """The search hint that the server gives (`anthropic/searchHint`), else ""."""
         meta = self.definition.get("_meta")
         hint = cast("Mapping[str, Any]", meta).get(SEARCH_HINT) if isinstance(meta, dict) else None
         return hint[:MAX_HINT_CHARS] if isinstance(hint, str) else ""
 
     @property
     def hint(self) -> str:
-        """What clients that search by themselves may find it by: its server's own hint, else tags,
-        category, and as many examples as have room.
+        """The search hint for clients that search by themselves: the server's own, else tags,
+        category and as many examples as fit.
         """
         if self.search_hint:
             return self.search_hint
@@ -128,8 +128,8 @@ class ToolRecord:
 
     @property
     def arguments_schema(self) -> Mapping[str, Any]:
-        """The same for whoever gives tools to a model: arguments are an object, and APIs of models
-        refuse what does not say so, every other tool with it.
+        """The input schema with `type: object` ensured: the APIs of models reject a whole request
+        if one tool's schema lacks it.
         """
         schema = self.input_schema
         return schema if schema.get("type") == "object" else {**schema, "type": "object"}

@@ -1,7 +1,7 @@
-"""What a URI means to whoever opens it, beside how it is written.
+"""Normalising URIs the way whoever opens them does.
 
-Owns: its plain form, whether it may lead elsewhere, and whether it is read quickly. Never imports
-another room.
+Owns: the normal form, the check for dot segments, and which foreign URLs a library may read. Never
+imports another room.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ def readable(url: str) -> str:
 
 
 def has_steps(uri: str) -> bool:
-    """Whether it may lead elsewhere than it says: a part of it is `.` or `..`, or becomes that when
-    it is decoded, or backslashes count as slashes.
+    """Whether a URI has dot segments, also encoded ones or with backslashes, that lead elsewhere
+    than it says.
     """
     return _USUAL.fullmatch(uri) is None and _STEP.search(_decoded(uri)) is not None
 
 
 def plain(uri: str) -> str:
-    """It without what servers see no difference in: encoded characters, upper case in scheme and
-    host, other spellings of a host, slashes that are too many or too few, what `read` leaves out.
+    """The normal form of a URI: encoded characters, upper case in scheme and host, other spellings
+    of a host, and extra or missing slashes make no difference, nor does what `read` removes.
     """
     if _USUAL.fullmatch(uri) is not None:
         return uri
@@ -80,8 +80,8 @@ def plain(uri: str) -> str:
 
 
 def read(uri: str) -> str:
-    """It as it is opened: without what parsers leave out, and without the fragment and query that
-    no file and the fragment that no page depends on.
+    """The URI without what parsers ignore, without the fragment of a file or web URI, and without
+    the query of a file URI.
     """
     if _USUAL.fullmatch(uri) is not None:
         return uri

@@ -1,4 +1,4 @@
-"""The part of the catalog that an endpoint shows, and what of it a principal may see.
+"""The part of the catalog that an endpoint offers, and the part of it that a principal may see.
 
 Owns: `Scope` and `VisibleCatalog`, as values; policy decides. Never imports anything but its
 domain siblings.
@@ -15,7 +15,7 @@ from armory.domain.query import VisibleSet
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The part of the catalog that an endpoint shows: whole servers plus single tools.
+    """The part of the catalog that an endpoint offers: whole servers plus single tools.
 
     Attributes:
         key: unique name of the scope; scopes with equal keys are equal.
@@ -29,7 +29,7 @@ class Scope:
 
     @property
     def everything(self) -> bool:
-        """Whether the scope leaves nothing out."""
+        """Whether the scope is the whole catalog."""
         return self.servers is None and self.tools is None
 
     def has_server(self, server: str) -> bool:
@@ -65,7 +65,7 @@ class VisibleCatalog:
 
     @property
     def anything(self) -> bool:
-        """Whether there is any of them."""
+        """Whether it has any entry."""
         kinds = (self.tools.names, self.prompts, self.resources, self.templates, self.skills)
         return any(kinds)
 

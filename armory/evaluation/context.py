@@ -33,10 +33,10 @@ _TURN_TOKENS = 8
 
 
 class Search(Protocol):
-    """Selects tools (`retrieval.retriever.Retriever.search`)."""
+    """A function that selects tools (`retrieval.retriever.Retriever.search`)."""
 
     def __call__(self, query: Query) -> Awaitable[Selection]:
-        """What a listing for this query shows."""
+        """The selection that a listing shows for this query."""
         ...
 
 
@@ -50,7 +50,7 @@ class Prober(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Surfaces:
-    """What the gateway adds, as it goes over the wire.
+    """What the gateway adds to the upstreams' definitions, as sent to clients.
 
     Attributes:
         meta_tools: their definitions in a list that leaves tools out.
@@ -70,7 +70,7 @@ class Surfaces:
 
 @dataclass(frozen=True, slots=True)
 class QueryCost:
-    """One query. All counts are estimated tokens.
+    """The cost of one query. All counts are estimated tokens.
 
     Attributes:
         query: its text.
@@ -126,7 +126,7 @@ class ContextReport:
     pinned: int = 0
 
     def values(self, way: str) -> list[int] | None:
-        """What a way costs by query; None where there is no such way."""
+        """The cost of a way of listing by query; None if it does not exist."""
         costs: list[int | None] = [getattr(cost, way) for cost in self.queries]
         found = [cost for cost in costs if cost is not None]
         return None if len(found) < len(costs) else found
@@ -191,7 +191,7 @@ async def measure(
     *,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> ContextReport:
-    """Count what a catalog costs, whole and by query.
+    """Count the cost of a catalog: as a whole, and by query.
 
     Args:
         tools: the catalog, indexed where `search` looks.
@@ -249,7 +249,7 @@ async def measure(
 def _searched(
     query: str, selection: Selection, surfaces: Surfaces, pinned: Sequence[Definition]
 ) -> tuple[int, int] | tuple[None, None]:
-    """Tokens of searching on demand: what is listed, the call and its answer, as JSON or TOON."""
+    """Tokens of searching on demand: the listing, the call and its answer, as JSON or TOON."""
     if surfaces.answer is None:
         return None, None
     listed = [*pinned, *surfaces.meta_tools]

@@ -40,7 +40,7 @@ class Dataset:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """A past successful use: the query, and the name (id) of the tool that was called."""
+    """A past successful call: the query, and the name (id) of the called tool."""
 
     query: str
     tool: str
@@ -97,9 +97,9 @@ def load_tools(path: Path | str) -> list[ToolRecord]:
 
 
 def among(dataset: Dataset, folder: Path | str, count: int | None = None) -> Dataset:
-    """The same queries over more tools: those of another catalog beside the set's own.
+    """The same queries with more tools: those of another catalog are added.
 
-    A tool with the words of a wanted one would count as wrong, and is left out.
+    Tools with the same text as a wanted one would count as wrong, and are left out.
 
     Args:
         dataset: the set.

@@ -1,4 +1,4 @@
-"""Queries that people label while they look at what is found: a set that `eval` and `tune` take.
+"""Queries that people label in the console: a set that `eval` and `tune` accept.
 
 Owns: the folder with `queries.jsonl` and `tools.jsonl`, and how a mark changes them. Never imports
 retrieval.
@@ -22,7 +22,7 @@ QUERIES, TOOLS, UNDECIDED = "queries.jsonl", "tools.jsonl", "undecided.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """One query with what was said of it.
+    """One query with its labels.
 
     Attributes:
         query: its text.
@@ -38,11 +38,11 @@ class Marked:
 
     @property
     def decided(self) -> bool:
-        """Whether it can be measured by."""
+        """Whether the labels suffice for measuring."""
         return self.none or bool(self.right)
 
     def said(self, tool: str | None, right: bool | None) -> Marked:
-        """It with one thing more said of it; see `MarkedQueries.mark`."""
+        """The query with one more label; see `MarkedQueries.mark`."""
         if tool is None:
             return Marked(self.query, none=right is False)
         rights = tuple(name for name in self.right if name != tool)
@@ -55,17 +55,17 @@ class Marked:
 
     @property
     def row(self) -> dict[str, Any]:
-        """As `queries.jsonl` has it."""
+        """The row of `queries.jsonl`."""
         digest = hashlib.sha256(self.query.encode("utf-8", "replace")).hexdigest()[:12]
         row: dict[str, Any] = {"id": digest, "query": self.query, "relevant": list(self.right)}
         return row | ({"wrong": list(self.wrong)} if self.wrong else {})
 
 
 class MarkedQueries:
-    """A labelled set that grows mark by mark.
+    """A labelled set that grows with each mark.
 
-    A query of which only wrong tools are known says nothing that can be measured: it is kept in
-    `undecided.jsonl` beside the set until a right one is known, or that none fits.
+    A query with only wrong tools cannot be used for measuring: it is kept in `undecided.jsonl`
+    beside the set until a right tool is marked, or that none fits.
 
     Args:
         folder: made on the first mark.
@@ -86,7 +86,7 @@ class MarkedQueries:
     def mark(
         self, query: str, tool: str | None, right: bool | None, tools: Iterable[ToolRecord]
     ) -> Marked:
-        """Say of a tool that a query wants it, or does not.
+        """Label a tool as wanted or not wanted by a query.
 
         Args:
             query: the text.

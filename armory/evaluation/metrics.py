@@ -48,7 +48,9 @@ def reciprocal_rank(ranks: Collection[int]) -> float:
 
 
 def precision_recall_f1(found: int, returned: int, relevant: int) -> tuple[float, float, float]:
-    """Of one query; precision 0 where nothing is returned, F1 0 where both are 0."""
+    """(precision, recall, F1) of one query; precision is 0 if nothing is returned, F1 is 0 if both
+    are.
+    """
     precision = found / returned if returned else 0.0
     recall = found / relevant if relevant else 0.0
     both = precision + recall
@@ -57,7 +59,7 @@ def precision_recall_f1(found: int, returned: int, relevant: int) -> tuple[float
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What a listing showed for one query.
+    """The outcome of one query's listing.
 
     Attributes:
         returned: number of tools.
@@ -72,7 +74,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class AtThreshold:
-    """What listings under one threshold show: means over the queries that want a tool.
+    """Listings under one threshold: means over the queries that want a tool.
 
     Attributes:
         value: the threshold, 0 to 1.
@@ -93,7 +95,7 @@ class AtThreshold:
 
 
 def at_threshold(value: float, shown: Sequence[Shown]) -> AtThreshold:
-    """Average what listings showed."""
+    """Average the outcomes of listings."""
     wanting = [s for s in shown if s.relevant]
     idle = [s for s in shown if not s.relevant]
     parts = [precision_recall_f1(s.found, s.returned, s.relevant) for s in wanting]

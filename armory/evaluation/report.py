@@ -81,7 +81,7 @@ def _round(value: float | None, digits: int = 4) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """A least value of one figure."""
+    """The minimum of one figure."""
 
     figure: str
     least: float
@@ -105,7 +105,7 @@ def parse_gate(text: str) -> Gate:
 
 
 def missed_gates(report: Mapping[str, Any], gates: Sequence[Gate]) -> list[str]:
-    """One sentence for every figure under its gate.
+    """One message for every figure below its gate.
 
     Raises:
         ConfigError: a gate names no figure of the report.

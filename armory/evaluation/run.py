@@ -55,7 +55,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A query whose listing missed a wanted tool, or showed tools though none fits.
+    """A query whose listing missed a wanted tool, or showed tools although none fits.
 
     Attributes:
         id, query, wanted: as labelled; the tools by exposed name.
@@ -119,7 +119,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What is measured, for the report and for the queries.
+    """The settings of a measurement, for the report and for the queries.
 
     Attributes:
         embedder, index: names for the report.
@@ -141,7 +141,7 @@ async def evaluate(
     failures: int = 0,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Result:
-    """Index the set's tools and ask its queries, one after the other.
+    """Index the set's tools and run its queries, one after the other.
 
     Args:
         dataset: tools and labelled queries.
@@ -176,12 +176,12 @@ async def evaluate(
 
 
 def of_nothing() -> Result:
-    """What figures there are: those of a set without tools and queries."""
+    """The figures of an empty set, which show which figures exist."""
     return _Tally(Dataset("", (), ()), 0).result(Setup("", ""))
 
 
 class _Tally:
-    """What the loop collects."""
+    """The sums that the loop collects."""
 
     def __init__(self, dataset: Dataset, failures: int) -> None:
         self.latency_ms: list[float] = []
@@ -200,7 +200,7 @@ class _Tally:
     def count(
         self, labelled: LabelledQuery, ranking: Ranking, shown: Sequence[int], limits: Limits
     ) -> None:
-        """Take one answered query in.
+        """Add one answered query.
 
         Args:
             labelled: the query.
@@ -228,7 +228,7 @@ class _Tally:
             self._failures.append(_failure(labelled, ranking, shown, names))
 
     def result(self, setup: Setup) -> Result:
-        """The figures; `setup` has the ranker and threshold that applied."""
+        """The figures; `setup` has the ranker and threshold that were used."""
         ranks = self._ranks
         at = at_threshold(setup.threshold or 0.0, self._shown)
         return Result(
@@ -263,7 +263,7 @@ def _shown(listed: Sequence[str], labelled: LabelledQuery) -> Shown:
 def _failure(
     labelled: LabelledQuery, ranking: Ranking, shown: Sequence[int], names: Sequence[str]
 ) -> Failure:
-    """A query that was not answered well; `names` are those of the full ranking, best first."""
+    """The record of a badly answered query; `names` are those of the full ranking, best first."""
     scores = ranking.scores
 
     def candidate(place: int, position: int) -> Candidate:

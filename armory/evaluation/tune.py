@@ -1,4 +1,4 @@
-"""Fitting scores to a catalog of one's own: calibration and a threshold to go with it.
+"""Fitting calibration and threshold to one's own catalog.
 
 Owns: observing a ranker over labelled (or template) queries, refitting around the shipped
 constants, suggesting a threshold, writing the file that the gateway reads. Never imports config.
@@ -54,7 +54,7 @@ _MADE_PER_TOOL = 2
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """What tuning found.
+    """The result of tuning.
 
     Attributes:
         ranker: whose calibration.
@@ -81,7 +81,9 @@ class Tuned:
 
 
 def synthetic_queries(tools: Sequence[ToolRecord]) -> tuple[LabelledQuery, ...]:
-    """Queries made from the tools' own texts. Easier than real ones: use labelled ones if any."""
+    """Queries made from the tools' own texts. Easier than real ones: prefer labelled ones if you
+    have any.
+    """
     return tuple(
         LabelledQuery(f"{tool.name}:{i}", text, frozenset([tool.name]))
         for tool in tools
@@ -200,7 +202,7 @@ def _error(seen: Observations, calibration: Calibration) -> float:
 
 
 def _listing(seen: Observations, score: FloatArray, threshold: float) -> tuple[float, float, float]:
-    """Mean recall, tools returned a query, and the share of them that was wanted."""
+    """Mean recall, tools returned for each query, and the share of them that was wanted."""
     listed = score >= threshold
     hits = (listed & seen.wanted).sum(1)
     recall = float((hits / np.maximum(seen.relevant, 1)).mean())
@@ -209,13 +211,13 @@ def _listing(seen: Observations, score: FloatArray, threshold: float) -> tuple[f
 
 
 def _f2(at: tuple[float, float, float, float]) -> float:
-    """Recall counts four times as much as precision."""
+    """The F2 score: recall counts four times as much as precision."""
     _, recall, _, precision = at
     return 5 * precision * recall / (4 * precision + recall) if precision + recall else 0.0
 
 
 def write_calibration(path: Path, tuned: Tuned) -> None:
-    """Put the constants into the file, beside those of other rankers and embedders; atomically.
+    """Write the constants to the file, beside those of other rankers and embedders; atomically.
 
     Raises:
         ConfigError: the file that is there cannot be read, or the folder not written.

@@ -1,1 +1,3 @@
-"""Learning from use: what was called after which query, its store and its vectors."""
+"""Learning from use: which tool was called after which query, stored in the database and as
+vectors.
+"""

@@ -1,4 +1,4 @@
-"""Which query led to a call: what callers asked for lately, until they call something.
+"""Attributes a call to the query that led to it: recent queries of callers, until they call a tool.
 
 Owns: remembering queries for minutes, and matching a call with one. In memory, bounded, and there
 only where `tool_rag.learn_from_use` is on. Never imports a transport or retrieval.
@@ -33,7 +33,7 @@ class _Asked:
 
 
 class QueryAttribution:
-    """Queries of the last minutes, by legacy session or else by principal.
+    """Queries of the last minutes, by legacy session, or else by principal.
 
     Args:
         follows_s: so long after a query a call may still have come of it.
@@ -63,7 +63,7 @@ class QueryAttribution:
         found: Iterable[str],
         session: str | None = None,
     ) -> None:
-        """A listing, a `search_tools` or a REST search was answered.
+        """Record the query of a listing, of `search_tools` or of a REST search.
 
         Args:
             principal: who asked.

@@ -49,11 +49,11 @@ _TEXT_CHARS = 2_000
 
 
 class Embedding(Protocol):
-    """The part of the retriever that is needed here."""
+    """The part of the retriever that learning needs."""
 
     @property
     def embedder(self) -> Embedder | None:
-        """What makes the vectors; None: words only."""
+        """The embedder; None: retrieval is lexical only."""
         ...
 
     async def embed(self, texts: Sequence[str]) -> FloatArray:
@@ -110,22 +110,22 @@ class Learning:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Begin to learn; what is kept is read in the background."""
+        """Start learning; stored uses are loaded in the background."""
         self._feed.subscribe(LEARNED_USES, self._forgotten)
         self._task = spawn(self._run(), "learning")
 
     async def close(self) -> None:
-        """Learn what waits, within seconds, and end."""
+        """Learn from the queued uses, within seconds, and stop."""
         await stop(self._task, timeout_s=at_most(_LAST_S))
         with suppress(TimeoutError):
             async with asyncio.timeout(at_most(_LAST_S)):
                 await self._try(self._learn_waiting)
 
     def listed(self, principal: Principal, listing: Listing) -> None:
-        """Queries are matched with calls before they come here."""
+        """Nothing: queries are matched with calls elsewhere (`QueryAttribution`)."""
 
     def called(self, principal: Principal, call: CallOutcome) -> None:
-        """A success after a query is evidence."""
+        """Learn from a successful call that a query led to."""
         tool, query = call.tool, call.query
         if not call.ok or query is None or NO_LEARNING in principal.scopes:
             return
@@ -181,7 +181,7 @@ class Learning:
         await self._take_over(found)
 
     async def _take_over(self, found: Sequence[StoredUse]) -> None:
-        """Remember stored uses; those with another embedder's vectors once they have ours."""
+        """Add stored uses; those with vectors of another embedder are embedded again first."""
         engine = self._engine()
         if engine is None or engine.embedder is None:
             return

@@ -1,4 +1,4 @@
-"""Queries that led to a tool, in the database: what is remembered over restarts and replicas.
+"""Stored uses: queries that led to a tool, kept over restarts and shared by replicas.
 
 Owns: the statements over `learned_uses`. Never decides what is learned, never embeds anything.
 """
@@ -72,7 +72,7 @@ class StoredUses:
         self._of_one = of_one
 
     async def add(self, uses: Sequence[StoredUse]) -> None:
-        """Store uses; those that are there become as young as these.
+        """Store uses; for existing ones the time is updated.
 
         Raises:
             BackendError: the database failed; nothing was stored.
@@ -100,8 +100,8 @@ class StoredUses:
                 )
 
     async def since(self, updated_at_ms: int = 0) -> tuple[list[StoredUse], int]:
-        """What was stored since a time of the database's clock, oldest use first, and the time to
-        ask from next.
+        """The uses stored since a time of the database's clock, oldest first, and the time for the
+        next call.
 
         Raises:
             BackendError: the database failed.
@@ -133,7 +133,7 @@ class StoredUses:
         return found, max(updated_at_ms, last - _LATE_MS)
 
     async def count(self) -> int:
-        """How many are kept.
+        """The number of stored uses.
 
         Raises:
             BackendError: the database failed.
@@ -143,8 +143,8 @@ class StoredUses:
             return int((await connection.execute(counting)).scalar_one())
 
     async def forget(self, *, tool: str | None = None, user: str | None = None) -> int:
-        """Delete those of a tool, of a user, of both together, or all; how many there were.
-        Gateways that run hear of it.
+        """Delete the uses of a tool, of a user, of both together, or all; returns how many. Running
+        gateways are notified.
 
         Raises:
             BackendError: the database failed.
@@ -158,8 +158,8 @@ class StoredUses:
         return int(gone.rowcount)
 
     async def prune(self, older_than_days: int) -> int:
-        """Delete what is too old to count, and the oldest beyond `of_one` and `most`; how many
-        there were.
+        """Delete uses that are too old to count, and the oldest beyond `of_one` and `most`; returns
+        how many.
 
         Raises:
             BackendError: the database failed.
@@ -176,7 +176,7 @@ class StoredUses:
         return int(of_one.rowcount + gone.rowcount)
 
     def _beyond_one(self) -> Select[Any, Any, Any]:
-        """The keys of each user's uses but for its latest."""
+        """The keys of each user's uses beyond the latest `of_one`."""
         latest = func.row_number().over(
             partition_by=_USES.user_id, order_by=(_USES.used_at_ms.desc(), _USES.tool, _USES.key)
         )

@@ -62,7 +62,7 @@ class _Table:
 
 @dataclass(frozen=True, slots=True)
 class FeedbackLimits:
-    """What is kept, and what it is worth.
+    """How many uses are kept, and how much they count.
 
     Attributes:
         floor: uses, less what age takes of them, that a tool needs before they count: more than
@@ -103,11 +103,11 @@ class FeedbackVectors:
         self._stamp: str | None = None
 
     def learn(self, query: str, vector: FloatArray, tool: str, user: str | None = None) -> None:
-        """Remember that a query led to a successful call of a tool."""
+        """Record that a query led to a successful call of a tool."""
         self.restore([UseEntry(tool, user, text_hash(query), vector, self._clock())])
 
     def restore(self, entries: Iterable[UseEntry]) -> None:
-        """Take over remembered uses."""
+        """Add uses that were stored."""
         with self._lock:
             for entry in entries:
                 kept = self._tools.setdefault(entry.tool, {})
@@ -122,7 +122,7 @@ class FeedbackVectors:
             self._table = self._stamp = None
 
     def _trim(self) -> None:
-        """Drop the oldest beyond `most`, and beyond each user's `user_total`."""
+        """Delete the oldest uses beyond `most`, and beyond each user's `user_total`."""
         total = sum(map(len, self._tools.values()))
         if total <= min(self._limits.most, self._limits.user_total):
             return
@@ -143,7 +143,7 @@ class FeedbackVectors:
 
     @property
     def stamp(self) -> str:
-        """Text that differs when what is remembered does."""
+        """Text that changes whenever the uses do."""
         with self._lock:
             if self._stamp is None:
                 times = [e.at for kept in self._tools.values() for e in kept.values()]
@@ -151,12 +151,12 @@ class FeedbackVectors:
             return self._stamp
 
     def entries(self) -> list[UseEntry]:
-        """Everything remembered."""
+        """All uses."""
         with self._lock:
             return [entry for kept in self._tools.values() for entry in kept.values()]
 
     def forget(self, *, tool: str | None = None, user: str | None = None) -> int:
-        """Forget the uses of a tool, of a user, of both together, or all; how many were there."""
+        """Delete the uses of a tool, of a user, of both together, or all; returns how many."""
         gone = 0
         with self._lock:
             for name, kept in list(self._tools.items()):
@@ -172,7 +172,8 @@ class FeedbackVectors:
         return gone
 
     def recall(self, queries: FloatArray, user: str | None) -> Recalled:
-        """Cosines with the past queries of each tool that has enough of them, and their mean.
+        """Cosine similarities of the queries with the past queries of each tool that has enough of
+        them, and with their mean.
 
         `user` does not narrow: everybody's successes are evidence; his own count double, and
         another's no more than `others_see` a tool.
@@ -230,7 +231,9 @@ class FeedbackVectors:
     def _centres(
         self, matrix: FloatArray, owner: IntArray, group: IntArray, found: Sequence[UseEntry]
     ) -> FloatArray:
-        """(t, d) unit mean of each tool's queries; one user's together weigh `others_see`."""
+        """(t, d) unit mean of each tool's queries; one user's together weigh
+        `others_see` at most.
+        """
         if not found:
             return matrix
         sizes = np.bincount(group)[group]

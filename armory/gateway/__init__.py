@@ -1,1 +1,1 @@
-"""The request path: what a client may ask, and how each question is answered."""
+"""The request path: how each request of a client is answered."""

@@ -1,4 +1,4 @@
-"""What clients with a session say without being asked, on its way to upstreams.
+"""Notifications of clients with a session, on their way to upstreams.
 
 Owns: `ClientNews`: changed roots, and at an upstream's own endpoint whatever Armory does not know.
 Never imports a transport.
@@ -21,7 +21,7 @@ _WAIT_S = 1.0
 
 
 class ClientNews:
-    """Passes on what clients say.
+    """Passes notifications of clients on to upstreams.
 
     Args:
         pool: the upstream sessions.
@@ -36,8 +36,8 @@ class ClientNews:
     async def roots_changed(self, session: ClientSession, client: ClientChannel) -> None:
         """A client's roots changed.
 
-        Further changes while upstreams are being told, or while the caller's rate has no room, are
-        passed on once, afterwards: upstreams ask for the roots themselves.
+        Further changes while upstreams are being notified, or while the caller's rate is used up,
+        are coalesced into one notification afterwards: upstreams fetch the roots themselves.
         """
         id = session.id
         if id in self._more:
@@ -64,8 +64,8 @@ class ClientNews:
     async def pass_on(self, context: RequestContext, method: str, params: Params) -> None:
         """Pass a notification that Armory does not know to the upstream of a transparent endpoint.
 
-        As with unknown methods, only from those from whom policy keeps nothing of it. Else it is
-        dropped without a word: a notification has no answer.
+        As with unknown methods, only for callers from whom policy hides nothing of that server.
+        Otherwise it is dropped silently: notifications have no answer.
         """
         server, view = context.endpoint.name, context.view
         may_use = view.may_use(context.principal, context.endpoint, server)

@@ -1,4 +1,4 @@
-"""A request together with what it is served from.
+"""A request together with the view that serves it.
 
 Owns: `RequestContext`. Never imports a transport.
 """
@@ -13,7 +13,7 @@ from armory.protocol.link import ClientChannel
 
 
 class RequestContext(ClientRequest, frozen=True, kw_only=True, eq=False):
-    """One request while it is served.
+    """One request while it is being served.
 
     Attributes:
         view: what the caller is served from: taken once, so that a request sees one snapshot
@@ -23,12 +23,12 @@ class RequestContext(ClientRequest, frozen=True, kw_only=True, eq=False):
     view: View
 
     def with_client(self, client: ClientChannel) -> RequestContext:
-        """The same request, its client reached in another way."""
+        """The same request with another channel to its client."""
         return msgspec.structs.replace(self, client=client)
 
 
 def served_from(request: ClientRequest, view: View) -> RequestContext:
-    """The request, to be served from a view."""
+    """The context of a request that is served from `view`."""
     return RequestContext(
         request.principal,
         request.client,

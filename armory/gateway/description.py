@@ -1,4 +1,4 @@
-"""Who the gateway says it is: capabilities, instructions, the discovery document.
+"""The gateway's description of itself: capabilities, instructions, the discovery document.
 
 Owns: `Description`. Never imports a transport.
 """
@@ -27,7 +27,7 @@ _MORE = "- and more"
 
 
 class Description:
-    """Describes endpoints.
+    """Describes the endpoints to clients.
 
     Args:
         filters: whether a query filters listings under some settings.
@@ -43,8 +43,8 @@ class Description:
         self._lacks_some = lacks_some
 
     def of_endpoint(self, context: RequestContext) -> dict[str, Any]:
-        """`capabilities`, `instructions` and `serverInfo` of the endpoint, as the client's era has
-        them (the gateway's own capabilities included).
+        """`capabilities`, `instructions` and `serverInfo` of the endpoint in the client's era,
+        including the gateway's own capabilities.
         """
         view, endpoint = context.view, context.endpoint
         modern, transparent = context.era == "modern", context.endpoint.transparent
@@ -90,7 +90,7 @@ class Description:
         }
 
     def instructions(self, context: RequestContext) -> str:
-        """What is behind the endpoint: the upstream's own text on the transparent one."""
+        """The instructions of the endpoint; the upstream's own text on a transparent one."""
         view = context.view
         if context.endpoint.transparent:
             servers = view.servers(context.endpoint)
@@ -124,8 +124,8 @@ class Description:
         return "\n".join(lines)
 
     def discovery(self, view: View, principal: Principal | None) -> dict[str, Any]:
-        """The discovery document: endpoints and versions, and what this caller may see of servers
-        and sets.
+        """The discovery document: endpoints and versions, and the servers and sets that the caller
+        may see.
 
         Args:
             view: what is served.
@@ -159,7 +159,7 @@ class Description:
 def _served_extensions(
     declared: Mapping[str, Any], skills: Mapping[str, Any] | None, groups: bool | None
 ) -> dict[str, Any]:
-    """The extensions that an endpoint shows.
+    """The extensions that an endpoint advertises.
 
     Args:
         declared: what its upstreams declare, and the gateway's own.
@@ -177,7 +177,7 @@ def _served_extensions(
 
 
 def _merge_primitives(merged: dict[str, Any], lists: ServerLists) -> None:
-    """Add what one upstream serves, as the gateway serves it."""
+    """Merge the capabilities of one upstream's lists into the endpoint's."""
     own = lists.capabilities
     for key in ("logging", "completions"):
         if key in own:
@@ -191,8 +191,8 @@ def _merge_primitives(merged: dict[str, Any], lists: ServerLists) -> None:
 
 
 def _announced(lists: ServerLists) -> dict[str, Any]:
-    """What a modern upstream declares of its lists, as it holds for a client with a handshake: its
-    own words are about streams that this client cannot open, and in a session changes are told.
+    """A modern upstream's list capabilities for a client with a handshake. Its own describe streams
+    that this client cannot open; in a session, changes are always announced.
     """
     own = lists.capabilities
     listed = [key for key in ("tools", "prompts", "resources") if lists.cache and key in own]
@@ -200,7 +200,9 @@ def _announced(lists: ServerLists) -> dict[str, Any]:
 
 
 def _merge_tasks(merged: dict[str, Any], lists: ServerLists) -> None:
-    """Add that calls may be tasks (2025-11-25), of which the gateway lists none over servers."""
+    """Add the capability of calling tools as tasks (2025-11-25). `tasks/list` is not offered over
+    several servers.
+    """
     tasks = _part(lists.capabilities, "tasks")
     if _part(_part(tasks, "requests"), "tools").get("call") is None:
         return

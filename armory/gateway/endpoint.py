@@ -1,4 +1,4 @@
-"""One MCP endpoint: what of the catalog is reached under which URL.
+"""One MCP endpoint: which part of the catalog is served under which URL.
 
 Owns: `Endpoint`. Never imports a transport.
 """

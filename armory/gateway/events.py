@@ -1,4 +1,4 @@
-"""Events of calls and listings for several listeners.
+"""Fans events of calls and listings out to several listeners.
 
 Owns: telling each in turn. Never keeps anything.
 """

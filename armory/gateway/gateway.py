@@ -1,4 +1,4 @@
-"""The gateway: the parts of the request path, and what they serve right now.
+"""The gateway: assembles the parts of the request path, and holds the view that they serve.
 
 Owns: putting the parts together, the current `View`, swapping it, and giving each request its own.
 Never imports a transport.
@@ -62,18 +62,18 @@ OwnLists = Literal["unused", "known", "current"]
 
 
 class Unlimited:
-    """No limits."""
+    """A limiter without limits."""
 
     async def acquire(self, principal: Principal, method: str, name: str) -> Hold | None:
-        """As `Limiter.acquire`: always."""
+        """As `Limiter.acquire`; always admits."""
 
     async def take(self, principal: Principal) -> None:
-        """As `Limiter.take`: always."""
+        """As `Limiter.take`; always admits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What stands around the request path.
+    """The services around the request path.
 
     Attributes:
         limiter: rate limits and quotas.
@@ -175,7 +175,7 @@ class Gateway:
 
     @property
     def view(self) -> View:
-        """What is served right now, to callers without lists of their own."""
+        """The view that is served now, to callers without lists of their own."""
         return self._view
 
     @property
@@ -184,8 +184,8 @@ class Gateway:
         return self._view.catalog.version > 0
 
     def awaits(self, server: str, principal: Principal) -> bool:
-        """Whether an upstream is configured of which nothing is known yet, and which this caller
-        may know of.
+        """Whether an upstream is configured that has not listed yet, and this caller may know of
+        it.
         """
         view = self._view
         return (
@@ -197,7 +197,7 @@ class Gateway:
     async def context(
         self, request: ClientRequest, *, own_lists: OwnLists = "known"
     ) -> RequestContext:
-        """The request with the view that it is served from: taken here, once for each request.
+        """The request with its view, which is taken here, once for each request.
 
         Args:
             request: as it arrived.
@@ -221,7 +221,7 @@ class Gateway:
         return served_from(request, view)
 
     def prepare(self, catalog: Catalog) -> None:
-        """Do the work of `publish` that takes long for a large snapshot; in any thread."""
+        """Do the expensive part of `publish` for a large snapshot; in any thread."""
         old = self._view
         view = View(catalog, old.policy, old.settings, old)
         view.names  # noqa: B018 # the first search would take them apart on the event loop
@@ -229,7 +229,7 @@ class Gateway:
         self._prepared = ViewDifference(old, view, self.principal_lists.servers)
 
     def publish(self, catalog: Catalog) -> None:
-        """Serve a new snapshot, and tell the clients whose visible set changed."""
+        """Serve a new snapshot, and notify the clients whose visible set changed."""
         old = self._view
         prepared, self._prepared = self._prepared, None
         if prepared is not None and prepared.old is old and prepared.new.catalog is catalog:
@@ -240,7 +240,7 @@ class Gateway:
     def reconfigure(
         self, *, policy: Policy | None = None, settings: GatewaySettings | None = None
     ) -> None:
-        """Serve under another policy or other settings, likewise."""
+        """Serve with another policy or other settings, and notify likewise."""
         view = self._view
         self._swap(View(view.catalog, policy or view.policy, settings or view.settings))
 
@@ -256,7 +256,7 @@ class Gateway:
         view.policy.serve(view.catalog)
 
     def _view_of(self, subscription: Subscription) -> View:
-        """What a client is served from right now."""
+        """The view that serves a client now."""
         view, owner, endpoint = self._view, subscription.owner, subscription.endpoint
         alike = self.declared_lists.concern(subscription.answers, current=False)
         if alike or self.principal_lists.has(owner.session_id, owner.principal.key):
@@ -264,7 +264,7 @@ class Gateway:
         return view
 
     def _may_use(self, subscription: Subscription, server: str) -> bool:
-        """Whether a client sees anything of a server where it listens right now."""
+        """Whether a client sees anything of a server at its endpoint now."""
         principal, endpoint = subscription.principal, subscription.endpoint
         return self._view_of(subscription).may_use(principal, endpoint, server)
 
@@ -275,8 +275,8 @@ class Gateway:
         return self._view.policy.concerns(principal, server)
 
     async def _renewed(self, context: RequestContext, server: str) -> RequestContext:
-        """Have one upstream's lists fetched anew, within ten seconds; the request, to be tried
-        again, is served from what is served then.
+        """Fetch one upstream's lists again, within ten seconds; returns the request with the new
+        view, for a retry.
         """
         if self._relist is not None:
             try:
@@ -310,12 +310,12 @@ class Gateway:
         self.changes.on_notification(event)
 
     async def session_ended(self, session_id: str) -> None:
-        """A legacy session ended: forget what was kept for it alone."""
+        """A legacy session ended: drop everything that was kept for it alone."""
         self.principal_lists.release(session_id)
         await self.pool.release_session(session_id)
 
     async def close(self) -> None:
-        """Stop what runs beside requests."""
+        """Cancel the background tasks."""
         self._announcements.close()
         await self._principal_views.close()
         await self.principal_lists.close()

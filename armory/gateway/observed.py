@@ -1,4 +1,5 @@
-"""The pool and the retriever as they are watched: a span for each request upstream and each search.
+"""The pool and the retriever with tracing and metrics: a span for each upstream request and each
+search.
 
 Owns: `ObservedPool`, `ObservedRetriever`, which stand in for the plain ones only where something
 watches, so that nothing watched costs nothing; how long upstream sessions last. Never imports a
@@ -39,7 +40,7 @@ Address = tuple[str | None, int | None]
 
 
 class ObservedPool:
-    """A pool that is watched.
+    """A pool that records spans and durations.
 
     Args:
         pool: does the work.
@@ -102,7 +103,7 @@ class ObservedPool:
         seconds: float,
         how: Reply | BaseException,
     ) -> None:
-        """Tell of a request whose series is not known, that failed, or that has a span."""
+        """Record a request that has no metric series yet, that failed, or that has a span."""
         failure, status, why = _outcome(how)
         if operation is not None:
             operation.failure = failure
@@ -191,14 +192,16 @@ def _outcome(how: Reply | BaseException) -> tuple[str | None, str | None, str]:
 
 
 def failure_of(reply: Reply) -> str | None:
-    """What is wrong with an answer, as `error.type`; None: nothing."""
+    """`error.type` of an answer; None: it is no error."""
     if reply.error is not None:
         return str(code_of(reply.error))
     return None if succeeded(reply) else c.TOOL_ERROR
 
 
 def _begun(tracing: Tracing, operation: Operation | None, call: Call) -> Span | None:
-    """Begin the span of a call, where its trace is kept, and say upstream what is above it."""
+    """Begin the span of a call, if its trace is sampled, and propagate the trace
+    context upstream.
+    """
     span = None
     if operation is None or operation.span is not None:
         kind, name = _about(call)
@@ -213,7 +216,7 @@ def _begun(tracing: Tracing, operation: Operation | None, call: Call) -> Span | 
 
 
 def _about(call: Call) -> tuple[c.Kind | None, str | None]:
-    """(kind, name) of what a call is about."""
+    """(kind, name) of the tool, prompt or resource that a call is about."""
     target = c.TARGETS.get(call.method)
     if target is None:
         return None, None
@@ -228,7 +231,7 @@ def _measured(
     failure: str | None,
     status: str | None,
 ) -> None:
-    """Count a request; where it is a usual one, the next like it goes straight to its series."""
+    """Record a request's duration; the series of a common kind is cached for the next one."""
     kind, about = _about(call)
     if kind == "resource":
         about = None
@@ -267,7 +270,7 @@ def _facts(call: Call, status: str | None, hop: Hop) -> dict[str, Any]:
 
 
 class SessionDurations:
-    """Measures how long sessions with upstreams last.
+    """Measures the durations of upstream sessions.
 
     Args:
         tracing: takes what was measured.
@@ -284,7 +287,7 @@ class SessionDurations:
 
 
 class ObservedRetriever:
-    """A retriever that is watched.
+    """A retriever that records spans.
 
     Args:
         retriever: does the work.

@@ -1,4 +1,4 @@
-"""What came of calls and listings, for those who keep count.
+"""Reports the outcomes of calls and listings to statistics, audit and learning.
 
 Owns: `Outcomes`. Told after the answer, never before it. Never imports a transport.
 """
@@ -29,7 +29,7 @@ _LAST_S = 3_600.0
 
 
 class Outcomes:
-    """Passes outcomes on.
+    """Reports outcomes to the listeners.
 
     Args:
         events: takes them; None: nobody.
@@ -49,8 +49,8 @@ class Outcomes:
         self._last: TTLCache[str, str] = TTLCache(_CALLERS, _LAST_S, time.monotonic)
 
     def last_tool(self, context: RequestContext) -> str | None:
-        """What the session of a request, or without one its principal, called last; None: nothing
-        lately, or `context_boosts` is off.
+        """The last tool that the request's session (or, without one, its principal) called; None:
+        none lately, or `context_boosts` is off.
         """
         if not context.view.settings.context_boosts:
             return None
@@ -102,7 +102,7 @@ class Outcomes:
         size_bytes: int,
         started: float,
     ) -> None:
-        """A query was answered, by a listing or by a meta-tool.
+        """A query was answered, by a listing or a meta-tool.
 
         Args:
             context: the request.
@@ -121,7 +121,7 @@ class Outcomes:
     def cut(
         self, context: RequestContext, names: Sequence[str], size_bytes: int, started: float
     ) -> None:
-        """A listing without a query showed less than everything; the arguments: as of `listed`."""
+        """A listing without a query left tools out. Parameters as for `listed`."""
         self._tell(context, None, names, size_bytes, started)
 
     def _tell(

@@ -40,14 +40,14 @@ class Pool(Protocol):
     async def set_subscriptions(
         self, server: str, owner: Owner, uris: frozenset[str], again: str | None = None
     ) -> None:
-        """Make the session of `owner` report updates of exactly these original URIs; `again` is
-        one of them that one more client wants.
+        """Subscribe the session of `owner` to exactly these original URIs; `again` is one of them
+        that one more client subscribed to.
         """
         ...
 
     async def listen(self, server: str, owner: Owner, call: Call) -> Reply:
-        """Send a `subscriptions/listen` over the session that serves `owner`, beside its calls: it
-        takes the place of none of them. Returns when the stream has ended.
+        """Send a `subscriptions/listen` over the session that serves `owner`. It takes no place in
+        the queue of calls. Returns when the stream has ended.
 
         Raises:
             UpstreamUnavailable: it cannot be had, or ended otherwise.
@@ -57,7 +57,8 @@ class Pool(Protocol):
     async def fetch_lists(
         self, server: str, owner: Owner, capabilities: Mapping[str, Any] | None = None
     ) -> ServerLists:
-        """All lists as `owner` sees them; their changes are announced from then on, if they can be.
+        """Fetch all lists as `owner` sees them; changes are announced from then on, if the upstream
+        can.
 
         Raises:
             UpstreamUnavailable: they cannot be had.
@@ -67,8 +68,8 @@ class Pool(Protocol):
     async def fetch_lists_for(
         self, server: str, capabilities: Mapping[str, Any], *, handshake: bool = False
     ) -> ServerLists:
-        """All lists as a client with those capabilities would see them, over a session that the
-        gateway opens for nothing else.
+        """Fetch all lists as a client with those capabilities would see them, over a temporary
+        session.
 
         Args:
             server: the upstream.
@@ -81,14 +82,14 @@ class Pool(Protocol):
         ...
 
     def key(self, server: str, owner: Owner) -> str:
-        """Name of the session that serves `owner`: `SessionEvent.owner`.
+        """Key of the session that serves `owner`: `SessionEvent.owner`.
 
-        Empty for one that all share, else the principal's key, alone or before a line feed.
+        Empty for a session that all share, else the principal's key, alone or before a line feed.
         """
         ...
 
     async def settle(self, server: str, owner: Owner) -> None:
-        """Have it known which session serves `owner`: `key` may differ afterwards.
+        """Find out for certain which session serves `owner`: `key` may differ afterwards.
 
         Raises:
             UpstreamUnavailable: it cannot be found out.
@@ -96,11 +97,11 @@ class Pool(Protocol):
         ...
 
     async def release_session(self, session_id: str) -> None:
-        """A legacy client session ended: let go what was kept for it alone."""
+        """A legacy client session ended: close the upstream sessions that only it used."""
         ...
 
     async def notify(self, server: str, owner: Owner, method: str, params: Params) -> None:
-        """Send a notification over the session that serves `owner`; modern upstreams hear none.
+        """Send a notification over the session that serves `owner`; dropped in the modern era.
 
         Raises:
             UpstreamUnavailable: it cannot be told.
@@ -108,16 +109,16 @@ class Pool(Protocol):
         ...
 
     async def roots_changed(self, owner: Owner, client: ClientChannel) -> None:
-        """A legacy client's roots changed: tell the upstream sessions that serve it."""
+        """A legacy client's roots changed: notify the upstream sessions that serve it."""
         ...
 
     def log_level_changed(self, owner: Owner, level: str) -> None:
-        """A legacy client set its log level: tell the upstream sessions that serve it."""
+        """A legacy client set its log level: set it on the upstream sessions that serve it."""
         ...
 
     def announces(self, server: str, owner: Owner) -> bool:
-        """Whether a session other than the gateway's own is open for `owner` that says by itself
-        when its lists change.
+        """Whether `owner` has an open session, other than the gateway's own, that announces changes
+        of lists.
         """
         ...
 
@@ -126,11 +127,11 @@ class Pool(Protocol):
         ...
 
     def may_shake_hands(self, server: str) -> bool:
-        """Whether a session with a handshake can be had, as far as is known."""
+        """Whether a session with a handshake is possible, as far as is known."""
         ...
 
     def servers(self) -> list[str]:
-        """Keys of all configured upstreams, those that are down among them."""
+        """Keys of all configured upstreams, including those that are down."""
         ...
 
 
@@ -160,8 +161,8 @@ class Limiter(Protocol):
     """Rate limits and quotas."""
 
     async def acquire(self, principal: Principal, method: str, name: str) -> Hold | None:
-        """Count one request against the principal's limits; what has to be told when it has ended,
-        None: nothing.
+        """Count one request against the principal's limits; returns a function to call when it has
+        ended, or None.
 
         Raises:
             RateLimited: it has used them up; says until when.
@@ -169,7 +170,7 @@ class Limiter(Protocol):
         ...
 
     async def take(self, principal: Principal) -> None:
-        """Count one request that asks nothing of any upstream against the rate alone.
+        """Count one request that reaches no upstream, against the rate only.
 
         Raises:
             RateLimited: the rate is used up; says until when.
@@ -189,7 +190,7 @@ class Finder(Protocol):
         rejected: Collection[str] = (),
         top_k: int = 10,
     ) -> AgentResult:
-        """Search until the model has enough.
+        """Search until the model has found enough.
 
         Raises:
             BackendError: the model failed.
@@ -198,7 +199,7 @@ class Finder(Protocol):
 
 
 class PrivateTools(Protocol):
-    """Makes catalogs of lists that single principals have, under the same rules as the shared one,
+    """Builds catalogs from the lists of single principals, under the same rules as the shared one,
     and makes their tools searchable (`runtime.catalog.keeper.CatalogKeeper`).
     """
 
@@ -212,7 +213,9 @@ class PrivateTools(Protocol):
         ...
 
     async def index_private(self, tools: tuple[ToolRecord, ...]) -> None:
-        """Make these tools searchable beside the shared ones; returns when they are, or soon."""
+        """Make these tools searchable beside the shared ones; returns when that is done, or will be
+        soon.
+        """
         ...
 
 

@@ -22,7 +22,7 @@ _NO_VALUES = Raw(b'{"completion":{"values":[]}}')
 
 
 class Primitives:
-    """Forwards what belongs to one prompt, resource or task.
+    """Forwards requests about one prompt, resource or task.
 
     Args:
         forwarder: sends requests to them.
@@ -68,8 +68,8 @@ class Primitives:
         return reply
 
     async def complete(self, context: RequestContext, params: dict[str, Raw]) -> Reply:
-        """Answer `completion/complete`: the reference says whose completion it is; of a kind that
-        nobody knows, at an upstream's own endpoint the upstream may.
+        """Answer `completion/complete`: the reference names the prompt or template. References of
+        an unknown kind are forwarded at an upstream's own endpoint.
 
         Raises:
             RpcError: no reference that means anything here.
@@ -120,9 +120,9 @@ class Primitives:
         return await self._forwarder.send(context, server, method, sent, original)
 
     async def unknown(self, method: str, context: RequestContext, params: dict[str, Raw]) -> Reply:
-        """Forward a method that the gateway does not know, as `pass_on`: nobody can tell what it
-        reaches, so only for those from whom policy keeps nothing of the server. Of `tasks/list` it
-        is known: what is not the caller's is taken out of the answer.
+        """Forward a method that the gateway does not know, as `pass_on`. Since its effects are
+        unknown, only for callers from whom policy hides nothing of the server. From answers to
+        `tasks/list`, other callers' tasks are removed.
 
         Raises:
             RpcError: it does (-32601); as of `pass_on`.
@@ -133,8 +133,8 @@ class Primitives:
         return await self.pass_on(method, context, params)
 
     async def pass_on(self, method: str, context: RequestContext, params: dict[str, Raw]) -> Reply:
-        """Forward a method that only an upstream can answer, on the transparent endpoint only;
-        whoever has it sent looks through the answer.
+        """Forward a method that only an upstream can answer, on the transparent endpoint only. The
+        caller of this function filters the answer.
 
         Raises:
             RpcError: this is not the transparent endpoint, or its server is not for this caller
@@ -153,7 +153,9 @@ class Primitives:
 
 
 def _does_not_know(context: RequestContext, reply: Reply) -> bool:
-    """Whether an upstream does not know a method that the gateway, beside it, offers for others."""
+    """Whether an upstream does not know a method that the gateway advertises for other
+    upstreams.
+    """
     return (
         reply.error is not None
         and not context.endpoint.transparent
@@ -162,7 +164,7 @@ def _does_not_know(context: RequestContext, reply: Reply) -> bool:
 
 
 def _completed(context: RequestContext, reply: Reply) -> Reply:
-    """An answer to `completion/complete`: an upstream that completes nothing has no values. Told
-    that there is no such method, a client would complete nothing of the others either.
+    """An answer to `completion/complete`; of an upstream without completions: no values. From an
+    unknown-method error a client would conclude that nothing can be completed.
     """
     return Reply(_NO_VALUES, era="legacy") if _does_not_know(context, reply) else reply

@@ -1,4 +1,4 @@
-"""One request as an edge received it: who asks, where, with what beside the parameters.
+"""A client's request as the edge received it, independent of the transport.
 
 Owns: `ClientRequest`, and what the gateway keeps of a legacy session. Never imports a transport.
 """
@@ -20,7 +20,7 @@ from armory.protocol.versions import Era
 
 
 class ClientSession(Protocol):
-    """A legacy session, as far as it matters here (`wire.sessions.session.Session`).
+    """A legacy session, as far as the gateway uses it (`wire.sessions.session.Session`).
 
     Attributes:
         id: the `Mcp-Session-Id`.
@@ -37,12 +37,12 @@ class ClientSession(Protocol):
 
     @property
     def owner(self) -> Owner:
-        """On whose behalf calls go upstream."""
+        """The owner of its calls to upstreams."""
         ...
 
 
 class ClientRequest(msgspec.Struct, frozen=True, eq=False):
-    """One request, from the front.
+    """One request of a client.
 
     Attributes:
         principal: who asks.
@@ -78,7 +78,9 @@ class ClientRequest(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def answers(self) -> int:
-        """What it answers of what servers ask, as far as lists go; see `protocol.capabilities`."""
+        """Which kinds of questions the client answers, as far as lists depend on it; see
+        `protocol.capabilities`.
+        """
         if self.everything:
             return SHOWN_ALL
         declared = self.client.capabilities
@@ -86,16 +88,16 @@ class ClientRequest(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def session_id(self) -> str | None:
-        """Id of its legacy session, None on modern."""
+        """Id of its legacy session; None in the modern era."""
         return None if self.session is None else self.session.id
 
     @property
     def owner(self) -> Owner:
-        """On whose behalf calls go upstream."""
+        """The owner of its calls to upstreams."""
         session = self.session
         return Owner(self.principal) if session is None else session.owner
 
     @property
     def user(self) -> str:
-        """Whose history ranks: the user's, or the principal's own."""
+        """The id whose history ranks its queries: the user's, or the principal's own."""
         return self.principal.user or self.principal.key

@@ -27,7 +27,7 @@ _DONE = Reply(EMPTY_OBJECT, era="legacy")
 
 
 class SessionMethods:
-    """Changes sessions.
+    """Answers the methods that change a legacy session.
 
     Args:
         pool: the upstream sessions.
@@ -94,7 +94,7 @@ class SessionMethods:
 
 @contextmanager
 def _with_meta(uri: str, params: dict[str, Raw]) -> Generator[None]:
-    """Have the client's `_meta` go with what the upstream is told of a resource meanwhile."""
+    """Send the client's `_meta` along with subscriptions to upstreams meanwhile."""
     meta = params.get("_meta")
     before = RESOURCE_META.set(None if meta is None else (uri, meta))
     try:

@@ -1,4 +1,4 @@
-"""The gateway's own configuration, as plain values.
+"""The settings of the request path, as plain values.
 
 Owns: the dataclasses that `runtime` fills from the configuration. Imports `domain` alone.
 """
@@ -42,7 +42,7 @@ class SetSpec:
 
 @dataclass(frozen=True, slots=True)
 class GatewaySettings:
-    """What the request path needs to know.
+    """The settings of the request path.
 
     Attributes:
         tool_rag: whether a query filters `tools/list` at all.
@@ -97,7 +97,7 @@ class GatewaySettings:
     base_path: str = ""
 
     def pins(self, tool: ToolRecord) -> bool:
-        """Whether every listing has a tool, where it is visible."""
+        """Whether a tool is pinned: every listing has it, if the caller may see it."""
         own = self.server_pins.get(tool.server, ())
         return any(fnmatchcase(tool.name, pattern) for pattern in self.pin) or any(
             fnmatchcase(tool.original_name, pattern) for pattern in own

@@ -1,4 +1,4 @@
-"""One client that listens.
+"""A listening client.
 
 Owns: `Subscription`. Never imports a transport: a client is a function that takes a notification
 and returns at once.
@@ -20,7 +20,7 @@ Deliver = Callable[[str, Params], None]
 
 @dataclass(slots=True, eq=False)
 class Subscription:
-    """One client that listens: a legacy session, or one `subscriptions/listen` stream.
+    """A listening client: a legacy session, or one `subscriptions/listen` stream.
 
     Attributes:
         principal, endpoint, session: whose it is and where it listens.
@@ -48,12 +48,12 @@ class Subscription:
 
     @property
     def owner(self) -> Owner:
-        """On whose behalf it subscribes upstream."""
+        """The owner of its subscriptions at upstreams."""
         exposed = None if self.endpoint.transparent else self.exposed
         return Owner(self.principal, self.session, self.client, exposed)
 
     def tell_lists(self, methods: frozenset[str]) -> None:
-        """Deliver those list changes that it wants to hear of."""
+        """Deliver those list changes that it subscribed to."""
         for method in LISTS_CHANGED:
             if method in methods and method in self.lists:
                 self.deliver(method, {})

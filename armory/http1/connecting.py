@@ -1,7 +1,7 @@
-"""A TCP connection to one of the addresses of a name.
+"""Opens TCP connections by host name.
 
-Owns: the lookup, happy eyeballs, TCP keepalive, and the reason where there is none. Never imports
-another module of this room.
+Owns: the lookup, happy eyeballs, TCP keepalive, and the error message. Never imports another module
+of this room.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LO
 
 
 async def addresses_of(host: str, port: int) -> Sequence[AddrInfoType]:
-    """The addresses of a name, as `getaddrinfo` gives them.
+    """The addresses of a host name, as `getaddrinfo` returns them.
 
     Raises:
         OSError: there is no such name, or it cannot be looked up.
@@ -46,7 +46,7 @@ async def addresses_of(host: str, port: int) -> Sequence[AddrInfoType]:
 
 
 async def connected(addresses: Sequence[AddrInfoType]) -> socket.socket:
-    """A socket connected to the address that answers first.
+    """A socket connected to the first address that answers.
 
     Raises:
         OSError: none can be connected to.
@@ -57,7 +57,7 @@ async def connected(addresses: Sequence[AddrInfoType]) -> socket.socket:
 
 
 def probed_socket(address: AddrInfoType) -> socket.socket:
-    """A socket with TCP keepalive for one address that `getaddrinfo` gave."""
+    """A socket with TCP keepalive for one address from `getaddrinfo`."""
     made = socket.socket(*address[:3])
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in _PROBES.items():
@@ -67,7 +67,7 @@ def probed_socket(address: AddrInfoType) -> socket.socket:
 
 
 def reason(error: OSError) -> str:
-    """Why there is no connection, without the address that was tried."""
+    """Why connecting failed, without the address that was tried."""
     if isinstance(error, ssl.SSLError) and error.reason in _NO_TLS:
         return "no TLS is spoken there; is it http:// instead of https://?"
     if error.errno and not isinstance(error, ssl.SSLError | socket.gaierror):

@@ -1,8 +1,8 @@
 """One HTTP/1.1 connection, and the exchange on it.
 
-Owns: writing a request, having what arrives parsed in steps, telling when the connection is free
-again. `parsing` makes an answer of it, `response` is that answer, `pool` keeps the connections.
-Never imports the protocol.
+Owns: writing a request, parsing the response in steps, and reporting when the connection is free
+again. `parsing` has the parser, `response` the response, `pool` keeps the connections. Never
+imports the protocol.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def usable(self) -> bool:
-        """Whether a request can go out on it."""
+        """Whether a request can be sent on it."""
         transport = self._transport
         return transport is not None and not transport.is_closing() and self.response is None
 
@@ -108,8 +108,8 @@ class Connection(asyncio.BufferedProtocol):
         return response
 
     def _send_on(self) -> None:
-        """Write the next piece of a large body, and the one after it in another round of the loop:
-        in one go the kernel would copy megabytes of it, for milliseconds.
+        """Write the next piece of a large body, and the one after it in another iteration of the
+        loop: in one step the kernel would copy megabytes, which takes milliseconds.
         """
         transport, unsent = self._transport, self._unsent
         if not unsent or transport is None or transport.is_closing() or self._full:
@@ -119,11 +119,11 @@ class Connection(asyncio.BufferedProtocol):
             self.loop.call_soon(self._send_on)
 
     def pause_writing(self) -> None:
-        """The other side reads slower than a body is written."""
+        """The peer reads slower than the body is written."""
         self._full = True
 
     def resume_writing(self) -> None:
-        """It has read."""
+        """The peer has caught up."""
         self._full = False
         self._send_on()
 
@@ -135,23 +135,23 @@ class Connection(asyncio.BufferedProtocol):
                 self._transport.resume_reading()
 
     def read_into(self, body: bytearray, missing: int) -> None:
-        """Add the rest of the body, so many bytes, to it; past the parser."""
+        """Read the remaining bytes of the body directly into it, without the parser."""
         self._body, self._missing = grown(body, len(body) + missing), missing
         self._large.begin(self)
         self.resume()
 
     def hold(self) -> None:
-        """Read nothing for now: it is another's turn."""
+        """Pause reading: it is another connection's turn."""
         if self._transport is not None:
             self._transport.pause_reading()
 
     def go_on(self) -> None:
-        """Read from the socket again: its turn has come."""
+        """Resume reading: it is this connection's turn."""
         if self._transport is not None and not self._transport.is_closing() and not self._kept:
             self._transport.resume_reading()
 
     def abort(self) -> None:
-        """Close at once. Who still waits for an answer hears that there is none."""
+        """Close at once. A pending exchange fails."""
         self._kept = _NOTHING
         if self._transport is not None:
             self._transport.abort()
@@ -170,8 +170,8 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.set_read_buffer_limits(1, 0)  # pyright: ignore[reportAttributeAccessIssue]
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the next bytes go. The last one of a body goes through the common buffer, which has
-        room for what must not follow it.
+        """The buffer for the next bytes. The last byte of a body goes through the common buffer,
+        which has room for unexpected bytes after it.
         """
         body = self._body
         if body is None or self._missing == 1:
@@ -183,7 +183,7 @@ class Connection(asyncio.BufferedProtocol):
         return self._room
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Bytes from the other side."""
+        """Process received bytes."""
         body = self._body
         if self.response is None:
             # Nobody asked: whatever this is, the connection cannot be trusted any more.
@@ -207,7 +207,7 @@ class Connection(asyncio.BufferedProtocol):
             self.completed(keep=self._answers.restart() and nbytes == 1)
 
     def eof_received(self) -> bool:
-        """The other side is done; close as well."""
+        """The peer has closed its side; close as well."""
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -222,7 +222,7 @@ class Connection(asyncio.BufferedProtocol):
             self._end(exc)
 
     def _end(self, exc: Exception | None) -> None:
-        """Nothing more comes, and all that came is parsed."""
+        """Finish the exchange: the connection is closed, and everything received is parsed."""
         response, self.response = self.response, None
         self._answers.end()
         if response is None:
@@ -237,8 +237,8 @@ class Connection(asyncio.BufferedProtocol):
     # --- parsing
 
     def _parse_in_steps(self, data: memoryview, *, lined: bool = True) -> None:
-        """Parse as much as the loop may be held for; the rest in further rounds of it, before
-        anything else is read.
+        """Parse as much as may be done in one iteration of the loop, and the rest in further ones,
+        before anything else is read.
         """
         began = time.perf_counter()
         self._answers.parts = 0
@@ -264,7 +264,7 @@ class Connection(asyncio.BufferedProtocol):
                 return
 
     def _goes_on_in_parts(self) -> bool:
-        """Whether what follows may wait: of a plain body, who reads counts what the socket has."""
+        """Whether the rest may wait: for a plain body, the reader is told how much has arrived."""
         return self.response is not None and not self.response.plain
 
     def _parse_on(self) -> None:
@@ -278,13 +278,13 @@ class Connection(asyncio.BufferedProtocol):
             self.go_on()
 
     def full(self) -> None:
-        """The reader of the response has enough for now."""
+        """The reader of the response has enough for now; pause reading."""
         if self._transport is not None:
             self._paused = True
             self._transport.pause_reading()
 
     def completed(self, *, keep: bool) -> None:
-        """The whole answer is there: the next request can go out, where it may be kept."""
+        """The response is complete: the next request can be sent, if the connection may be kept."""
         response, self.response = self.response, None
         assert response is not None
         response.finish()
@@ -301,7 +301,7 @@ class Connection(asyncio.BufferedProtocol):
             transport.close()
 
     def broken(self, error: Exception) -> None:
-        """What came is no answer: the exchange fails, and the connection ends."""
+        """The response is malformed: the exchange fails, and the connection is closed."""
         response = self.response
         if response is not None:
             response.fail(error)

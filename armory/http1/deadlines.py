@@ -1,4 +1,4 @@
-"""Many deadlines, one timer: calls to one upstream share a time-out, so they expire in order.
+"""Deadlines for many exchanges with one timer: they share a time-out, so they expire in order.
 
 Owns: `Deadlines`, and `CallDeadline`, which limits a block of code. A timer of the event loop for
 each call would cost more than most steps of the call. Never imports anything of Armory.
@@ -20,7 +20,7 @@ class Expiring(Protocol):
 
 
 class Deadlines:
-    """Deadlines by time-out, in the order in which they began: one timer for each time-out."""
+    """Deadlines grouped by time-out, in the order in which they began; each group has one timer."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -28,7 +28,7 @@ class Deadlines:
         self._timers: dict[float, asyncio.TimerHandle] = {}
 
     def start(self, waiting: Expiring, timeout_s: float) -> float:
-        """Have `waiting` expire in `timeout_s` seconds; returns when, in the loop's time."""
+        """Make `waiting` expire in `timeout_s` seconds; returns when, in the loop's time."""
         loop = self._loop
         if loop is None:
             loop = self._loop = asyncio.get_running_loop()
@@ -42,7 +42,7 @@ class Deadlines:
         return due
 
     def stop(self, waiting: Expiring, timeout_s: float) -> None:
-        """Remove the deadline of `waiting`, which was met."""
+        """Remove the deadline of `waiting`."""
         queue = self._waiting.get(timeout_s)
         if queue is not None:
             queue.pop(waiting, None)
@@ -64,7 +64,7 @@ class Deadlines:
             waiting.expire()
 
     def close(self) -> None:
-        """Forget everything; nothing expires any more."""
+        """Remove all deadlines; nothing expires any more."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
@@ -114,13 +114,13 @@ class CallDeadline:
                 raise TimeoutError from error
 
     def pause(self) -> None:
-        """Stop the clock; does nothing when it is stopped already."""
+        """Stop the clock; does nothing if it is stopped already."""
         if self._running_s is not None:
             self._left_s = max(0.0, self._due - asyncio.get_running_loop().time())
             self._stop()
 
     def resume(self) -> None:
-        """Let the clock run on with the time that is left."""
+        """Continue with the time that is left."""
         if self._running_s is None and not self._expired and self._task is not None:
             self._running_s = self._left_s
             self._due = self._deadlines.start(self, self._left_s)

@@ -15,7 +15,7 @@ _TOLD_BYTES = 1024
 
 
 class EventTooLarge(Exception):
-    """One event is larger than the limit; the stream cannot be read on."""
+    """One event exceeds the limit; reading cannot continue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Event:
 
 
 class EventParser:
-    """Turns chunks of bytes into events.
+    """Parses chunks of bytes into events.
 
     Args:
         limit_bytes: largest event that is accepted.
@@ -63,11 +63,11 @@ class EventParser:
 
     @property
     def unfinished(self) -> int:
-        """What the event that is not complete yet takes, in bytes."""
+        """The bytes of the event that is not complete yet."""
         return self._size + self._line_size
 
     def continued(self) -> EventParser:
-        """A parser for the stream that goes on where this one broke off."""
+        """A parser for a stream that resumes where this one broke off."""
         parser = EventParser(self._limit)
         parser.last_id = parser._id = self.last_id
         parser.retry_ms = self.retry_ms
@@ -106,7 +106,9 @@ class EventParser:
         return events
 
     def _take_joined(self, events: list[Event]) -> None:
-        """A line that came in pieces; what is nearly always in them is copied once."""
+        """Process a line that came in several chunks; data lines, the usual case, are
+        copied once.
+        """
         pieces, self._line, self._line_size = self._line, [], 0
         first = pieces[0]
         if self._started and first.startswith(_DATA):
@@ -145,7 +147,7 @@ class EventParser:
             self.retry_ms = int(value[:9])
 
     def _pass_over(self, size: int, events: list[Event]) -> None:
-        """Count a line of no data; what comes with an event is forgotten with that."""
+        """Count a line without data; the count is reset by the next event."""
         self._nothing += size + _LINE_COST
         if self._nothing >= _TOLD_BYTES:
             events.append(Event(b"", id=self.last_id, nothing=self._nothing))

@@ -1,4 +1,4 @@
-"""Taking turns at reading, where several large bodies arrive.
+"""Scheduling of reads when several large bodies arrive at once.
 
 Owns: `LargeReads`. One piece of a large body delays nobody. Pieces of ten bodies in one round of
 the event loop delay every step of every call, and so do thirty pieces of one body: libuv reads a
@@ -25,20 +25,20 @@ _REST_S = 0.001
 
 
 class Reading(Protocol):
-    """What reads a large body."""
+    """A connection that reads a large body."""
 
     def hold(self) -> None:
-        """Stop reading until `go_on`."""
+        """Pause reading until `go_on`."""
         ...
 
     def go_on(self) -> None:
-        """Read on, if there is anything to read from still."""
+        """Resume reading, if the connection is still open."""
         ...
 
 
 class LargeReads:
-    """Lets one connection read a piece in each round of the event loop, or several pieces where it
-    is the only one. For one loop.
+    """Lets one connection read a piece in each iteration of the event loop, or several pieces if it
+    is the only one. One for each loop.
     """
 
     def __init__(self) -> None:
@@ -50,19 +50,21 @@ class LargeReads:
 
     @property
     def shared(self) -> bool:
-        """Whether several read at once."""
+        """Whether several connections read large bodies."""
         return len(self._reading) > 1
 
     def begin(self, one: Reading) -> None:
-        """`one` begins to read a large body."""
+        """Register a connection that starts to read a large body."""
         self._reading.add(one)
 
     def end(self, one: Reading) -> None:
-        """`one` has read its body, or gave it up."""
+        """Remove a connection that has read its body, or gave up."""
         self._reading.discard(one)
 
     def took(self, one: Reading, size: int) -> None:
-        """`one` has read a piece of `size` bytes; it reads on after the others had their turns."""
+        """A connection has read a piece of `size` bytes; it continues after the others had their
+        turns.
+        """
         self._taken_bytes += size
         if len(self._reading) < 2 and self._taken_bytes < ROUND_BYTES:
             return
@@ -73,7 +75,9 @@ class LargeReads:
             self._pass()
 
     def _pass(self) -> None:
-        """Wait for two rounds: what is read in the first is processed in the second."""
+        """Wait for two iterations of the loop: what is read in the first is processed in the
+        second.
+        """
         self._since = time.perf_counter()
         loop = asyncio.get_running_loop()
         loop.call_soon(loop.call_soon, self._next)

@@ -1,7 +1,7 @@
-"""Answers taken from the bytes of a connection, by httptools' llhttp.
+"""Parses responses with httptools (llhttp).
 
-Owns: `AnswerParser`: the parser, the header being read, the pieces of the body since they were last
-handed on, and the bounds of headers and of informational answers. Never touches a socket.
+Owns: `AnswerParser`: the parser, the current header, the pieces of the body not handed on yet, and
+the limits on headers and informational responses. Never touches a socket.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Exchanging(Protocol):
 
     @property
     def response(self) -> Response | None:
-        """What is being answered; None: nobody asked anything."""
+        """The present response; None: no request is pending."""
         ...
 
     def full(self) -> None:
@@ -33,16 +33,16 @@ class Exchanging(Protocol):
         ...
 
     def completed(self, *, keep: bool) -> None:
-        """The whole answer is there; `keep`: the connection can bring another."""
+        """The response is complete; `keep`: the connection may be reused."""
         ...
 
     def broken(self, error: Exception) -> None:
-        """What came is no answer."""
+        """The response is malformed."""
         ...
 
 
 class AnswerParser:
-    """Fills the response of a connection.
+    """Fills the response of a connection from received bytes.
 
     Args:
         connection: whose bytes these are.
@@ -63,23 +63,25 @@ class AnswerParser:
         self._parser = httptools.HttpResponseParser(self)
 
     def begin(self) -> None:
-        """A request goes out."""
+        """Prepare for the response to a new request."""
         self._informational = 0
 
     def restart(self) -> bool:
-        """The body was read past the parser, which still waits for it; whether the answer lets the
-        connection go on.
+        """Reset after a body was read without the parser, which still waits for it; returns whether
+        the connection may be kept.
         """
         keep: bool = self._parser.should_keep_alive()
         self._parser = httptools.HttpResponseParser(self)
         return keep
 
     def end(self) -> None:
-        """Nothing comes any more: let go of the parser and the connection, which hold this one."""
+        """Drop the references to the parser and the connection, which form a cycle with this
+        object.
+        """
         del self._parser, self._connection
 
     def parse(self, data: memoryview) -> None:
-        """Go through so many bytes; what is no answer is told the connection."""
+        """Parse the bytes; a malformed response is reported to the connection."""
         self._silent += len(data)
         try:
             self._parser.feed_data(data)
@@ -96,7 +98,7 @@ class AnswerParser:
             self._break(BadAnswer(f"not a usable HTTP answer: {own or error}"))
 
     def _hand_on(self) -> None:
-        """Give the response what has come of its body, chunks of a byte each as one piece."""
+        """Append the parsed pieces to the body of the response, joined if they are tiny."""
         chunks = self._chunks
         self.parts += len(chunks)
         self._silent = 0
@@ -123,8 +125,8 @@ class AnswerParser:
     # --- httptools
 
     def on_message_begin(self) -> None:
-        """An answer begins. One that nobody asked for is refused, since it would be taken for the
-        answer to the next request.
+        """A response begins. One without a pending request is rejected: it would be taken for the
+        response to the next request.
         """
         if self._connection.response is None:
             raise BadAnswer("nobody asked for it")
@@ -134,7 +136,7 @@ class AnswerParser:
         self._fields.append((name, value))
 
     def on_headers_complete(self) -> None:
-        """Status and headers are there."""
+        """Status and headers are complete."""
         fields, self._fields = self._fields, []
         self.parts += len(fields)
         self._silent = 0
@@ -150,7 +152,7 @@ class AnswerParser:
         response.begin(status, fields)
 
     def on_message_complete(self) -> None:
-        """The whole answer is there."""
+        """The response is complete."""
         if self._fields:
             self._fields = []  # trailers, which are no headers of the next answer
         response = self._connection.response

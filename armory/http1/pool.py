@@ -1,7 +1,7 @@
-"""The kept-alive connections to one upstream, and requests over them.
+"""The pool of keep-alive connections to one upstream, and requests over them.
 
-Owns: connecting, TLS contexts, idle connections, the bytes of a request's head. Proxies are left to
-aiohttp, whose general client costs three times as much on this path. Never imports the protocol.
+Owns: connecting, TLS contexts, idle connections, encoding the head of a request. Proxies are left
+to aiohttp, whose general client costs three times as much on this path. Never imports the protocol.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _WITH_BODY = frozenset(("POST", "PUT", "PATCH"))
 
 
 class Fields(dict[str, str]):
-    """Headers that go out again and again: the bytes that they become are kept. Never changed.
+    """Headers of many requests: their encoded form is cached. Never changed.
 
     Attributes:
         heads: (origin, head up to the length of the body) by method and URL.
@@ -70,7 +70,7 @@ class Connections:
         body: Body | None,
         timeout_s: float | None,
     ) -> Response:
-        """Send one request and wait for the answer's headers.
+        """Send one request and wait for the headers of the response.
 
         Args:
             method: HTTP method.
@@ -127,7 +127,7 @@ class Connections:
         return origin, text.encode("utf-8", "surrogateescape")
 
     def _freed(self, connection: Connection) -> None:
-        """Keep it for the next request."""
+        """Keep a connection for the next request."""
         loop = connection.loop
         connection.idle_since = loop.time()
         self._idle.setdefault(connection.origin, []).append(connection)
@@ -141,7 +141,7 @@ class Connections:
             idle.remove(connection)
 
     def trust(self, tls: ssl.SSLContext | bool) -> None:
-        """Use other certificate authorities for new connections."""
+        """Use different certificate authorities for new connections."""
         self._tls = tls
 
     def close(self) -> None:
@@ -155,7 +155,7 @@ class Connections:
             connection.abort()
 
     def _remember(self, url: URL) -> tuple[Origin, str, str]:
-        """Where a URL is, what is asked for there, and its Host."""
+        """The parts of a URL: origin, request target and Host; cached."""
         if url.scheme not in ("http", "https") or url.raw_host is None or url.port is None:
             raise NoConnection(f"{url.scheme or 'no'} URL; expected http:// or https://")
         name = host = url.raw_host
@@ -257,11 +257,11 @@ class Connections:
 
 
 def _without_zone(host: str) -> str:
-    """An address without the interface that it is reached over, which means nothing elsewhere."""
+    """A host without its IPv6 zone, which has no meaning on other machines."""
     return host.partition("%")[0]
 
 
 def _end(making: asyncio.Task[Connection]) -> None:
-    """Nobody wants the connection any more."""
+    """Close a connection that nobody needs any more."""
     if not making.cancelled() and making.exception() is None:
         making.result().abort()

@@ -1,7 +1,7 @@
-"""Requests through a proxy, by aiohttp's client.
+"""Requests through a proxy, with aiohttp's client.
 
-Owns: its sessions and time limits, what its errors mean. aiohttp is loaded with the first request.
-Never imports the protocol.
+Owns: its sessions and time-outs, and the messages for its errors. aiohttp is imported with the
+first request. Never imports the protocol.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _USERINFO = re.compile(r"//[^/\s@]{0,2000}@")
 
 
 class Proxied:
-    """All connections to one upstream, as `Connections`, but through a proxy.
+    """Like `Connections`, through a proxy.
 
     Args:
         proxy: its URL.
@@ -123,7 +123,7 @@ class Proxied:
 
 
 def why(error: Exception, where: str) -> str:
-    """What aiohttp's errors say, and any that nobody knows; without the credentials of a proxy.
+    """The message for an aiohttp error, or any other, without a proxy's credentials.
 
     Args:
         error: what a request or the reading of its answer raised.

@@ -1,6 +1,6 @@
-"""Reading answers over HTTP: a JSON body within bounds, or a stream event by event.
+"""Reading response bodies with a size limit: a whole JSON body, or a stream event by event.
 
-Owns: size limits of bodies and events, letting a finished connection go back to the pool. Never
+Owns: size limits of bodies and events, and returning a finished connection to the pool. Never
 imports the protocol.
 """
 
@@ -34,24 +34,24 @@ COUNTED_BYTES = 256 * 1024
 
 
 class BodyTooLarge(Exception):
-    """The body is larger than the limit, or larger than there is room for now."""
+    """The body exceeds the limit, or the memory that is available now."""
 
 
 class Meter(Protocol):
-    """Is told what messages that are not whole yet take; may give one up meanwhile."""
+    """Tracks the memory of incomplete messages; may abort one."""
 
     def holds(self, source: Any, size: int) -> None:
-        """The message that comes from `source` takes so many bytes by now."""
+        """The incomplete message from `source` takes this many bytes now."""
         ...
 
     def done(self, source: Any) -> None:
-        """The message from `source` is whole, or was given up."""
+        """The message from `source` is complete, or was abandoned."""
         ...
 
 
 def arrived(response: Answer, limit_bytes: int) -> bytes | None:
-    """The whole body, where it is there already and within the limit, as that of most answers is;
-    None: it has to be read.
+    """The whole body, if it has arrived already within the limit, as most bodies have; None: it
+    must be read.
     """
     return response.arrived(limit_bytes) if isinstance(response, Response) else None
 
@@ -105,7 +105,7 @@ def _encoded(response: Answer) -> bool:
 
 
 class EventReader:
-    """The events of a stream, each as soon as it is complete, for `with` and `async for` in it.
+    """The events of a stream, each as soon as it is complete; used with `with` and `async for`.
 
     An async generator that is left early, as it is at each answer, costs a task to end it.
 
@@ -168,7 +168,7 @@ class EventReader:
             self._events = iter(self._take())
 
     def _take(self) -> list[Event]:
-        """The events that the next piece completes."""
+        """The events that the next chunk completes."""
         begin, size = self._at, self._size
         whole = size == len(self._chunk)
         self._at = begin + size
@@ -185,14 +185,16 @@ class EventReader:
 
 
 def _part_size(chunk: bytes) -> int:
-    """How many bytes of it to parse at once: all of them where they are few lines."""
+    """How many bytes of a chunk to parse at once: all of them unless it has many lines."""
     if len(chunk) > _PART_BYTES and (_many_lines(chunk, b"\n") or _many_lines(chunk, b"\r")):
         return _PART_BYTES
     return len(chunk)
 
 
 def _many_lines(chunk: bytes, end: bytes) -> bool:
-    """Whether it holds many lines with this ending; `bytes.count` takes sixty times as long."""
+    """Whether a chunk has many lines with this line ending; `bytes.count` takes sixty times as
+    long.
+    """
     at = -1
     for _ in range(_PART_LINES):
         at = chunk.find(end, at + 1)
@@ -202,7 +204,7 @@ def _many_lines(chunk: bytes, end: bytes) -> bool:
 
 
 def give_up(response: Answer, error: Exception) -> None:
-    """End an answer that is being read; whoever reads it gets `error`."""
+    """Abort a response that is being read; its reader gets `error`."""
     if isinstance(response, Response):
         response.fail(error)
     else:
@@ -211,7 +213,9 @@ def give_up(response: Answer, error: Exception) -> None:
 
 
 def release(response: Answer) -> None:
-    """Leave a stream whose answer has come: back to the pool if it ends shortly, else closed."""
+    """Release a stream after its answer was read: back to the pool if it ends shortly, otherwise
+    close it.
+    """
     if response.closed or response.content.is_eof():
         response.release()
         return

@@ -1,7 +1,7 @@
-"""One HTTP response as it arrives: status and headers, then the body, with back-pressure.
+"""One HTTP response as it arrives: status and headers, then the body, with backpressure.
 
-Owns: `Response` and what can go wrong on the way to one. A body of known length is read straight
-into the memory where it stays. Never imports the protocol.
+Owns: `Response` and the errors of an exchange. A body of known length is read straight into its
+final memory. Never imports the protocol.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ class NoConnection(OSError):
 
 
 class ClosedEarly(ConnectionError):
-    """The other side closed the connection before the answer was complete."""
+    """The peer closed the connection before the response was complete."""
 
 
 class BadAnswer(ConnectionError):
-    """What came is not HTTP/1.1."""
+    """The response is not valid HTTP/1.1."""
 
 
 class Source(Protocol):
-    """The connection under a response; a Protocol, since `connection` imports this file."""
+    """The connection of a response; a Protocol, since `connection` imports this file."""
 
     def resume(self) -> None:
-        """Read on."""
+        """Resume reading."""
         ...
 
     def abort(self) -> None:
@@ -46,7 +46,7 @@ class Source(Protocol):
         ...
 
     def read_into(self, body: bytearray, missing: int) -> None:
-        """Add the rest of the body, so many bytes, to it."""
+        """Read the remaining bytes of the body directly into it."""
         ...
 
 
@@ -61,7 +61,8 @@ def _media_type(value: bytes) -> str:
 
 
 class Response:
-    """One response; its body is read as it arrives. Looks like aiohttp's where both are used.
+    """One response; its body is read as it arrives. Has the interface of aiohttp's where both are
+    used.
 
     Attributes:
         status: HTTP status.
@@ -115,7 +116,9 @@ class Response:
 
     @property
     def headers(self) -> CIMultiDict[str]:
-        """Case-insensitive; made when somebody asks, as hardly anybody does."""
+        """The headers, case-insensitive; built only on request, since hardly any caller
+        needs them.
+        """
         headers = self._headers
         if headers is None:
             headers = self._headers = CIMultiDict(
@@ -126,7 +129,7 @@ class Response:
 
     @property
     def endless(self) -> bool:
-        """Whether the body goes on until the connection is closed."""
+        """Whether the body ends only when the connection is closed."""
         first = self._first
         coding = first.get(b"transfer-encoding")
         if coding is None:
@@ -135,23 +138,25 @@ class Response:
 
     @property
     def plain(self) -> bool:
-        """Whether its length is known, and nothing of it has to be unpacked."""
+        """Whether the body has a known length and is not compressed."""
         known = self.content_length is not None and self._unpacking is None
         return known and b"transfer-encoding" not in self._first
 
     @property
     def unread(self) -> int:
-        """What has come of the body and was not read, in bytes."""
+        """Bytes of the body that have arrived and were not read."""
         return self._size
 
     def read_more(self) -> None:
-        """What is fed next was read anew: so much may be unpacked from that."""
+        """The next chunks come from a new read of the socket, which raises how much may be
+        unpacked.
+        """
         if self._unpacking is not None:
             self._unpacking.read_more()
 
     @property
     def encoded(self) -> bool:
-        """Whether the body is compressed, or so it says."""
+        """Whether the body is declared as compressed."""
         return b"content-encoding" in self._first
 
     @property
@@ -161,7 +166,7 @@ class Response:
 
     @property
     def closed(self) -> bool:
-        """Whether the connection is no longer this response's."""
+        """Whether the connection no longer belongs to this response."""
         return self._connection is None
 
     def is_eof(self) -> bool:
@@ -173,11 +178,11 @@ class Response:
         return self._eof and not self._chunks
 
     def arrived(self, limit_bytes: int) -> bytes | None:
-        """The whole body, where it is there already and within the limit; None: read it."""
+        """The whole body, if it has arrived already within the limit; None: it must be read."""
         return self._taken() if self._eof and self._size <= limit_bytes else None
 
     async def readany(self) -> bytes:
-        """What has arrived, at least one byte; b"" at the end.
+        """The bytes that have arrived, at least one; b"" at the end.
 
         Raises:
             TimeoutError: the deadline passed.
@@ -195,7 +200,7 @@ class Response:
         return data
 
     def _taken(self) -> bytes:
-        """What has arrived and was not read."""
+        """The bytes that have arrived and were not read."""
         chunks, self._size = self._chunks, 0
         if len(chunks) == 1:
             return chunks.popleft()
@@ -229,7 +234,7 @@ class Response:
         return body
 
     def close(self) -> None:
-        """Give up what has not arrived; an unfinished exchange costs the connection."""
+        """Abandon the rest; an unfinished exchange closes the connection."""
         self._end_deadline()
         connection, self._connection = self._connection, None
         if connection is not None:
@@ -251,8 +256,8 @@ class Response:
             raise self._failure()
 
     def _failure(self) -> Exception:
-        """What to raise. The error that is kept would hold, by its trace, who reads and all that it
-        has read, and this response by that, until garbage is collected.
+        """A new exception to raise. Raising the stored one would, through its traceback, keep the
+        reader, everything it has read and this response alive until the next garbage collection.
         """
         assert self._error is not None
         return copy(self._error)
@@ -265,13 +270,13 @@ class Response:
             self._waiter = None
 
     def wake(self) -> None:
-        """Something changed."""
+        """Wake the reader."""
         waiter, self._waiter = self._waiter, None
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
 
     def expire(self) -> None:
-        """The deadline has passed: fail the exchange."""
+        """The deadline has passed: the exchange fails."""
         self._timeout_s = None
         self.fail(TimeoutError())
         self.close()
@@ -297,7 +302,9 @@ class Response:
         self.wake()
 
     def feed(self, chunk: bytes) -> bool:
-        """More of the body. True when the reader has enough for now. Raises as `Unpacking`."""
+        """Append to the body; returns whether the reader has enough for now. Raises like
+        `Unpacking`.
+        """
         if self._unpacking is not None:
             chunk = self._unpacking.feed(chunk)
         if chunk:
@@ -319,7 +326,7 @@ class Response:
             self.wake()
 
     def fail(self, error: Exception) -> None:
-        """The exchange is broken; what has arrived can still be read."""
+        """The exchange failed; what has arrived can still be read."""
         if not self._eof and self._error is None:
             self._error = error
         self._end_deadline()

@@ -15,7 +15,7 @@ _resize.argtypes, _resize.restype = (ctypes.py_object, ctypes.c_ssize_t), ctypes
 
 
 def grown(body: bytearray, size: int) -> memoryview:
-    """Make a body `size` bytes long; the new part is uninitialised until it is written to.
+    """Extend a body to `size` bytes; the new part is uninitialised until it is written.
 
     Args:
         body: its beginning.

@@ -1,6 +1,6 @@
-"""What the connections of a loop read into.
+"""The receive buffer that the connections of a loop share.
 
-Owns: the buffer, and whether what is in it has many lines. Never imports a connection.
+Owns: the buffer, and the check for many lines. Never imports a connection.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ _MANY_LINES = 500
 
 
 class Scratch(threading.local):
-    """One buffer for each thread, whose loop's connections read into it by turns: what one has read
-    is used up, or copied, before the next one reads.
+    """One buffer for each thread. The connections of its loop use it in turns: the bytes that one
+    has read are processed or copied before the next one reads.
     """
 
     def __init__(self) -> None:
@@ -23,7 +23,9 @@ class Scratch(threading.local):
         self.view = memoryview(self._bytes)
 
     def many_lines(self, size: int) -> bool:
-        """Whether its first bytes have many lines, as chunks and headers have one each at least."""
+        """Whether its first bytes have many lines; chunks and headers have at least one
+        line each.
+        """
         at = -1
         for _ in range(_MANY_LINES):
             at = self._bytes.find(b"\n", at + 1, size)

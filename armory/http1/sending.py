@@ -1,4 +1,4 @@
-"""What is sent as the body of a request, and a large one in pieces.
+"""Request bodies, and sending large ones in pieces.
 
 Owns: `Body`, `whole`, `pieces`. Never imports the protocol.
 """
@@ -13,11 +13,11 @@ SENT_AT_ONCE = 256 * 1024
 
 
 class InParts(Protocol):
-    """A large body in parts; its length is that of all of them, in bytes."""
+    """A large body in parts; `len()` is the total in bytes."""
 
     @property
     def parts(self) -> Sequence[bytes | memoryview]:
-        """In order; nobody changes them any more."""
+        """The parts, in order; they must not be changed any more."""
         ...
 
     def __len__(self) -> int: ...
@@ -32,7 +32,7 @@ def whole(body: Body | None) -> bytes | None:
 
 
 def pieces(body: Body) -> list[memoryview]:
-    """A body in pieces of at most `SENT_AT_ONCE`, the last one first; none of them is a copy."""
+    """A body in pieces of at most `SENT_AT_ONCE`, the last one first; no bytes are copied."""
     made: list[memoryview] = []
     for part in (body,) if isinstance(body, bytes) else body.parts:
         view = memoryview(part)

@@ -1,6 +1,6 @@
-"""Unpacking a compressed body as it arrives.
+"""Decompressing a body as it arrives.
 
-Owns: `Unpacking`, which codings are understood. Never imports a response.
+Owns: `Unpacking`, and which codings are supported. Never imports a response.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _SLICE = 4 * 1024
 
 
 class UnusableBody(ConnectionError):
-    """A body cannot be unpacked; says why."""
+    """A body cannot be decompressed; the message says why."""
 
 
 class Unpacking:
-    """Unpacks one body.
+    """Decompresses one body.
 
     Args:
         coding: as `Content-Encoding` names it, in lower case.
@@ -42,11 +42,11 @@ class Unpacking:
         self._left = _MOST_BYTES
 
     def read_more(self) -> None:
-        """The pieces that come next were read anew."""
+        """The next pieces come from a new read of the socket."""
         self._left = _MOST_BYTES
 
     def feed(self, chunk: bytes) -> bytes:
-        """What a piece becomes.
+        """The decompressed form of a piece.
 
         Raises:
             UnusableBody: it is not what it is said to be, or becomes too large.
@@ -68,7 +68,7 @@ class Unpacking:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _pieces(self, chunk: bytes) -> Iterator[bytes]:
-        """A piece as it belongs to members of the body, each of which gets a stream of its own."""
+        """Split a piece at the members of the body; each member needs its own decompressor."""
         if self._stream is not None and not self._stream.eof:
             yield chunk
             chunk = self._stream.unused_data
@@ -85,5 +85,5 @@ class Unpacking:
 
     @property
     def whole(self) -> bool:
-        """Whether what has arrived is a whole body; none at all is one, too."""
+        """Whether the body that has arrived is complete; an empty one is."""
         return not self._fed or self._stream is None or self._stream.eof

@@ -42,7 +42,7 @@ class Message(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """A model's whole answer.
+    """A model's complete answer.
 
     Attributes:
         text: what it wrote, "" when it wrote nothing.
@@ -58,7 +58,7 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class FirstToken:
-    """How long a prompt of a certain size takes until the model says something.
+    """The time to the first token for a prompt of a certain size.
 
     Attributes:
         prompt_tokens: as the endpoint counted, else estimated.
@@ -113,7 +113,7 @@ class ChatClient:
         await self.close()
 
     async def close(self) -> None:
-        """Let go of the connections; safe to call twice."""
+        """Close the connections; safe to call twice."""
         await self._client.close()
 
     async def complete(
@@ -123,7 +123,7 @@ class ChatClient:
         max_tokens: int | None = None,
         stop: Sequence[str] = (),
     ) -> Completion:
-        """One whole answer to a conversation.
+        """Answer a conversation, in one piece.
 
         Args:
             messages: the conversation so far, oldest first.
@@ -163,7 +163,7 @@ class ChatClient:
         max_tokens: int | None = None,
         stop: Sequence[str] = (),
     ) -> AsyncGenerator[str, None]:
-        """The answer piece by piece; use it inside `contextlib.aclosing`.
+        """Answer a conversation, as a stream of pieces; use it inside `contextlib.aclosing`.
 
         A stream that ends before the endpoint said why it stopped is an error, after the pieces
         that came.
@@ -182,7 +182,9 @@ class ChatClient:
         max_tokens: int | None,
         stop: Sequence[str],
     ) -> _T:
-        """Ask, and ask again without each parameter that is refused and can be left out."""
+        """Send the request, and again without each parameter that the endpoint refuses and that is
+        optional.
+        """
         while True:
             given = self._parameters.of(max_tokens, stop)
             try:
@@ -194,7 +196,7 @@ class ChatClient:
     async def _pieces(
         self, messages: Sequence[Message], max_tokens: int | None, stop: Sequence[str]
     ) -> AsyncGenerator[tuple[str, str], None]:
-        """What arrives of an answer, thinking included: (where it stood, text)."""
+        """The pieces of an answer as they arrive, thinking included: (field, text)."""
         finished = False
         try:
             pieces = await self._sent(
@@ -236,7 +238,7 @@ class ChatClient:
             )
 
     async def models(self) -> list[str]:
-        """Names of the models that are there, asked once; none: the endpoint does not tell.
+        """The names of the available models, fetched once; empty: the endpoint does not list them.
 
         Raises:
             ChatError: it cannot be asked.
@@ -251,8 +253,8 @@ class ChatClient:
         return [str(getattr(one, "id", "")) for one in listed or ()]
 
     async def time_to_first_token(self, messages: Sequence[Message]) -> FirstToken:
-        """Send a conversation and stop at the first piece of the answer, or of the thinking
-        before it.
+        """Send a conversation, and measure the time to the first piece of the answer or of the
+        thinking.
 
         Raises:
             ChatError: no answer began.
@@ -269,7 +271,7 @@ class ChatClient:
 
 
 def _texts(delta: object) -> list[tuple[str, str]]:
-    """(where it stood, text) of each text in a piece, which servers may leave out."""
+    """(field, text) of each text in a piece; servers may leave out any of them."""
     found = ((kind, content_of(getattr(delta, kind, None))) for kind in _TEXTS)
     return [(kind, text) for kind, text in found if text]
 

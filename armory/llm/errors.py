@@ -1,4 +1,4 @@
-"""What can go wrong with a chat model, one class per way.
+"""The errors of chat models.
 
 Owns: the errors of `armory.llm`. Never imports anything but `armory.errors`.
 """
@@ -21,14 +21,14 @@ class ChatLimited(ChatError):
 
 
 class ChatUnavailable(ChatError):
-    """The endpoint cannot be reached, broke off, or failed by itself (HTTP 5xx)."""
+    """The endpoint is unreachable, closed the connection, or failed (HTTP 5xx)."""
 
 
 class ChatRejected(ChatError):
-    """The endpoint refuses the request as it stands (HTTP 4xx): key, model name or content."""
+    """The endpoint rejects the request (HTTP 4xx): key, model name or content."""
 
     lasts = True
 
 
 class ChatMalformed(ChatError):
-    """The endpoint answered something that is not a chat completion."""
+    """The answer is not a chat completion."""

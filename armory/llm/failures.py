@@ -1,6 +1,6 @@
-"""What the errors of `openai` mean, in words of ours.
+"""Converts the errors of `openai` to those of `armory.llm.errors`.
 
-Owns: the one table from the library's errors to `armory.llm.errors`. Sends nothing.
+Owns: that table. Sends nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ _HINTS = {401: "; check the key", 403: "; check the key", 404: "; check the mode
 
 
 class Endpoint(NamedTuple):
-    """What was asked: one model at one base URL, with a key ("" for none) and a time limit."""
+    """The endpoint that was called: one model at one base URL, with a key ("" for none) and a
+    time-out.
+    """
 
     base_url: str
     model: str
@@ -42,7 +44,7 @@ class Endpoint(NamedTuple):
 
 
 def chat_error(error: Exception, asked: Endpoint) -> ChatError:
-    """The error that one of the library's, or of reading its answer, stands for; without the key.
+    """The Armory error for an error of the library, or of parsing the answer; without the key.
 
     Args:
         error: an `openai.OpenAIError` or a `json.JSONDecodeError`.
@@ -73,7 +75,7 @@ def chat_error(error: Exception, asked: Endpoint) -> ChatError:
 
 
 def no_completion(answer: object, asked: Endpoint) -> ChatError:
-    """What an answer means that is no error by its status, and no completion.
+    """The error for an answer with a good status that is not a completion.
 
     Args:
         answer: as the library read it; routers such as OpenRouter put an error into it.
@@ -100,7 +102,7 @@ def _certificate(error: BaseException) -> SSLCertVerificationError | None:
 
 
 def _refusal(error: APIStatusError, where: str, key: str) -> ChatError:
-    """What an HTTP error status means."""
+    """The error for an HTTP status."""
     status = error.status_code
     if status == 429:
         return ChatLimited(

@@ -1,6 +1,6 @@
-"""What a request says beside its messages, and what an endpoint refuses of that.
+"""The optional parameters of a chat request, and which of them an endpoint rejects.
 
-Owns: the optional parameters of a chat request, reading refusals. Never imports `openai`.
+Owns: those parameters, and reading rejections. Never imports `openai`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class RequestParameters(TypedDict, total=False):
 
 
 class Parameters:
-    """What is asked of one endpoint, less what it was seen to refuse.
+    """The parameters for one endpoint, without those that it has rejected.
 
     Reasoning models of some providers take `max_completion_tokens` for `max_tokens`, no `stop`, and
     no `temperature` but their own.
@@ -41,7 +41,7 @@ class Parameters:
         self._refused: set[str] = set()
 
     def of(self, max_tokens: int | None, stop: Sequence[str]) -> RequestParameters:
-        """Those of the next request.
+        """The parameters of the next request.
 
         Args:
             max_tokens: cap on the answer; None: the endpoint's own.
@@ -59,7 +59,7 @@ class Parameters:
         return given
 
     def refused(self, body: object, given: RequestParameters) -> bool:
-        """Whether a refusal is about one of the parameters: it is not sent again.
+        """Whether an error is about one of the parameters, which is then not sent again.
 
         Args:
             body: the `error` of the answer, as parsed.
@@ -75,7 +75,7 @@ class Parameters:
 
 
 def _named(body: object, given: Iterable[str]) -> str | None:
-    """The parameter that an endpoint says it does not support."""
+    """The parameter that an endpoint reports as unsupported."""
     said = _message(body)
     told = cast("dict[str, Any]", body) if isinstance(body, dict) else {}
     if told.get("code") not in _UNSUPPORTED and "support" not in said.lower():
@@ -88,7 +88,7 @@ def _named(body: object, given: Iterable[str]) -> str | None:
 
 
 def error_text(body: object, secret: str) -> str:
-    """One line of what the `error` of an answer says, without secrets; "" where it says nothing.
+    """One line from the `error` of an answer, without secrets; "" if it has no message.
 
     Args:
         body: as parsed.

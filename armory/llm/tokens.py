@@ -1,4 +1,4 @@
-"""How many tokens a text costs a language model: a cheap, deterministic estimate.
+"""Estimating how many tokens a text has: cheap and deterministic.
 
 Owns: `estimate_tokens`. Never imports anything but the standard library.
 

@@ -1,6 +1,6 @@
-"""What a model wrote, however its endpoint puts it.
+"""The text of a model's message, in the forms that endpoints use.
 
-Owns: the text of a message. Never imports `openai`.
+Owns: reading it. Never imports `openai`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def text_of(message: object) -> str:
 
 
 def content_of(content: object) -> str:
-    """Content as one text: it is one, or a list of parts, as Mistral's reasoning models have it, of
-    which those of thinking are no answer.
+    """Content as one text: it is a text, or a list of parts (Mistral's reasoning models), without
+    those of thinking.
     """
     if isinstance(content, str):
         return content

@@ -1,1 +1,1 @@
-"""What both sides of OAuth need: asking an authorization server, and what it says about itself."""
+"""Shared by both sides of OAuth: requests to authorization servers, and their metadata."""

@@ -1,4 +1,4 @@
-"""One HTTP exchange with an authorization server: bounded, without redirects, without cookies.
+"""One HTTP exchange with an authorization server: bounded, no redirects, no cookies.
 
 Owns: the request and its bounds. Never logs or repeats what is sent; never imports the protocol.
 """
@@ -29,7 +29,7 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class NoAnswer(Exception):
-    """There was no answer; says where and why, without the query of the URL.
+    """There was no answer; the message says where and why, without the URL's query.
 
     Attributes:
         why: for the log, where whoever asked is not told.
@@ -61,7 +61,7 @@ class Route:
     named: tuple[str, ...] | None = None
 
     async def connector(self, url: str, proxy: str | None) -> aiohttp.TCPConnector:
-        """What makes the connection; only to public addresses where `named` wants it so.
+        """The connector for a request; restricted to public addresses where `named` requires it.
 
         Raises:
             NotPublic: the URL names another one, and a proxy would make the connection.
@@ -82,7 +82,7 @@ DIRECT = Route()
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What an authorization server answered.
+    """The answer of an authorization server.
 
     Attributes:
         status: of HTTP.
@@ -104,7 +104,7 @@ async def exchange(
     json: Any = None,
     route: Route = DIRECT,
 ) -> Answer:
-    """One exchange.
+    """Send one request and read the answer.
 
     Raises:
         NoAnswer: none came in time.
@@ -137,7 +137,7 @@ async def exchange(
 
 
 def _why(error: Exception, where: str) -> str:
-    """What a failure says, without the credentials of a proxy."""
+    """The reason of a failure, without the credentials of a proxy."""
     import aiohttp
 
     if isinstance(getattr(error, "os_error", error), NotPublic):
@@ -171,6 +171,6 @@ def json_object(body: bytes) -> Mapping[str, Any] | None:
 
 
 def basic(id: str, secret: str) -> dict[str, str]:
-    """The header with which a client says who it is (RFC 6749, 2.3.1)."""
+    """The header of HTTP Basic client authentication (RFC 6749, 2.3.1)."""
     pair = f"{quote_plus(id)}:{quote_plus(secret)}"
     return {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}

@@ -1,4 +1,4 @@
-"""SSRF protection: which addresses may be asked where the URL comes from somebody else.
+"""SSRF protection: which addresses may be requested where somebody else chose the URL.
 
 Owns: what a public address is, and when one is required. Never sends anything.
 
@@ -26,14 +26,16 @@ of outside, each look-up may take its whole time limit."""
 
 
 class NotPublic(OSError):
-    """An address that is not for documents of others to name."""
+    """The address is not public, and the URL comes from somebody else."""
 
     def __init__(self) -> None:
         super().__init__("not a public address")
 
 
 def is_public(address: str) -> bool:
-    """Whether an IP address is reached over the internet, whatever it is wrapped in."""
+    """Whether an IP address is on the public internet; embedded IPv4 addresses are
+    checked as well.
+    """
     try:
         found = _bare(ip_address(address.partition("%")[0]))
     except ValueError:
@@ -43,7 +45,7 @@ def is_public(address: str) -> bool:
 
 
 def _bare(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
-    """The IPv4 address inside an IPv6 one that leads there."""
+    """The IPv4 address that an IPv6 address embeds."""
     if isinstance(address, IPv4Address):
         return address
     inner = address.ipv4_mapped or address.sixtofour
@@ -55,7 +57,7 @@ def _bare(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
 
 
 def public_socket(about: tuple[Any, ...]) -> socket.socket:
-    """A socket for what `getaddrinfo` gave; as aiohttp's `socket_factory`.
+    """A socket for a `getaddrinfo` result; for use as aiohttp's `socket_factory`.
 
     Raises:
         NotPublic: it would be connected to an address that is not public.
@@ -67,8 +69,8 @@ def public_socket(about: tuple[Any, ...]) -> socket.socket:
 
 
 async def leads_inside(url: str) -> bool:
-    """Whether the host of a URL has an address that is not public, as far as this machine can tell:
-    where a proxy makes the connection, it may know names that are not known here.
+    """Whether the host of a URL has a non-public address, as far as this machine can tell: a proxy
+    that makes the connection may know other names.
     """
     addresses: list[str] = []
     with suppress(OSError, TimeoutError):
@@ -78,10 +80,10 @@ async def leads_inside(url: str) -> bool:
 
 
 async def must_be_public(url: str, named: Sequence[str]) -> bool:
-    """Whether a URL may be asked at a public address only.
+    """Whether a URL may only be requested at a public address.
 
-    Not so where the configuration names its host, or where all that the configuration names is
-    inside: who is inside may point to something inside.
+    Not so where the configuration names its host, or where everything that the configuration names
+    is internal: internal servers may name internal ones.
 
     Args:
         url: about to be asked.
@@ -104,7 +106,7 @@ def _host(url: str) -> str | None:
 
 
 async def _is_inside(host: str) -> bool:
-    """Whether every address of a host is one that is not public."""
+    """Whether no address of a host is public."""
     try:
         return not any(map(is_public, await _addresses(host)))
     except OSError:

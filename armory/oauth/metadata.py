@@ -1,4 +1,4 @@
-"""What an authorization server says about itself: RFC 8414 and OpenID Connect discovery.
+"""Metadata of authorization servers: RFC 8414 and OpenID Connect discovery.
 
 Owns: where the document is looked for, and that its issuer must be the one that was asked for.
 Never sees a secret; never imports the protocol.
@@ -24,15 +24,15 @@ _OPENID = "/.well-known/openid-configuration"
 
 
 class Undiscovered(Exception):
-    """Metadata that cannot be found, or are not to be trusted; says why."""
+    """The metadata cannot be found or trusted; the message says why."""
 
 
 class CannotAnswer(Undiscovered):
-    """The server is there, and cannot answer now."""
+    """The server exists, and cannot answer now."""
 
 
 async def server_metadata(issuer: str, fetch: Fetch) -> Mapping[str, Any]:
-    """The metadata of an authorization server, whose `issuer` must be itself.
+    """The metadata of an authorization server, which must name `issuer` as its issuer.
 
     Raises:
         Undiscovered: it publishes none, or somebody else's; `CannotAnswer`: it does not say.
@@ -63,12 +63,14 @@ async def server_metadata(issuer: str, fetch: Fetch) -> Mapping[str, Any]:
 
 
 def same_issuer(one: str, other: str) -> bool:
-    """Whether two texts name one issuer; a slash at the end is often forgotten."""
+    """Whether two strings name the same issuer; a trailing slash is ignored, since it is often
+    forgotten.
+    """
     return one.rstrip("/") == other.rstrip("/")
 
 
 def resource_id(url: str) -> str:
-    """A resource identifier as it is compared: scheme and host may come in capitals."""
+    """A resource identifier in comparable form: scheme and host in lower case."""
     scheme, mark, rest = url.partition("://")
     host, slash, path = rest.partition("/")
     return f"{scheme.lower()}://{host.lower()}{slash}{path}" if mark else url
@@ -86,12 +88,14 @@ def is_secure(url: str) -> bool:
 
 
 def text(value: object) -> str:
-    """A text; anything else is none, as is one with half a character, which nobody can write."""
+    """A string; "" for any other value, and for one with a lone surrogate, which cannot
+    be encoded.
+    """
     return value if isinstance(value, str) and is_encodable(value) else ""
 
 
 def texts(value: object) -> list[str]:
-    """The texts of a list; anything else is none."""
+    """The strings in a list; empty for any other value."""
     listed = cast("list[object]", value) if isinstance(value, list) else []
     return [entry for entry in listed if isinstance(entry, str) and is_encodable(entry)]
 

@@ -1,4 +1,4 @@
-"""PKCE (RFC 7636): a code is good for whoever asked for it.
+"""PKCE (RFC 7636): only the client that requested a code can redeem it.
 
 Owns: the S256 challenge, made and checked. Never imports a room.
 """
@@ -17,7 +17,7 @@ def challenge_of(verifier: str) -> str:
 
 
 def verifies(verifier: str, challenge: str) -> bool:
-    """Whether a verifier (4.1) fits its S256 challenge."""
+    """Whether a verifier (4.1) matches its S256 challenge."""
     if not (43 <= len(verifier) <= 128 and verifier.isascii()):
         return False
     return hmac.compare_digest(challenge, challenge_of(verifier))

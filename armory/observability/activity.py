@@ -1,7 +1,7 @@
 """The latest calls, listings and searches, in memory.
 
-Owns: a bounded ring of them, and what is kept of their arguments and results: nothing, unless it is
-switched on. Never imports a transport, never writes anything.
+Owns: a bounded ring buffer of them, and what is kept of their arguments and results: nothing,
+unless that is enabled. Never imports a transport, never writes anything.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Kind = Literal["call", "listing", "search"]
 
 
 class Contents(NamedTuple):
-    """What went to a tool and what came back, as text that may be shown; None: not kept."""
+    """The arguments and the result of a call, as text with secrets hidden; None: not kept."""
 
     arguments: str | None
     result: str | None
@@ -44,7 +44,7 @@ _Call = tuple[float, str, str, bool | None, float, str | None, Contents | None]
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
-    """One thing that was answered.
+    """One call, listing or search.
 
     Attributes:
         seq: its number; higher ones are later.
@@ -78,7 +78,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
 
 class Activity:
-    """`gateway.ports.ToolEvents` that remembers the latest.
+    """Keeps the latest entries; satisfies `gateway.ports.ToolEvents`.
 
     Args:
         redact: takes what must not be kept out of a text.
@@ -108,7 +108,7 @@ class Activity:
         self._seq = int(self._began * 1_000_000)
 
     def called(self, principal: Principal, call: CallOutcome) -> None:
-        """One call was answered."""
+        """Record one call."""
         contents = None if call.exchanged is None else self._contents(call.exchanged)
         who, tool, ok, ms = principal.owner, call.tool, call.ok, call.latency_ms
         self._waiting.append((self._now(), who, tool, ok, ms, _trace(), contents))
@@ -116,8 +116,8 @@ class Activity:
             self._take_in()
 
     def _take_in(self) -> None:
-        """Count the calls that wait for it, those of one caller, tool and minute together: each
-        alone costs more.
+        """Process the pending calls, those of the same caller, tool and minute together, which
+        costs less.
         """
         waiting, self._waiting = self._waiting, []
         alike: dict[tuple[str, str, int], list[float]] = defaultdict(list)
@@ -142,7 +142,7 @@ class Activity:
             self._parts.calls(minute * MINUTE_S, owner, tool, failed[group], times)
 
     def listed(self, principal: Principal, listing: Listing) -> None:
-        """One query was answered; of a listing without one nothing is remembered."""
+        """Record one query; a listing without a query is not kept."""
         query = listing.query
         if query is None:
             return
@@ -173,7 +173,7 @@ class Activity:
         self._parts.query(now, principal.owner, found, saved)
 
     def _forget(self) -> None:
-        """Drop the oldest entries beyond what is kept."""
+        """Drop the oldest entries beyond the bound."""
         entries = self._entries
         while len(entries) > KEPT or self._bytes > KEPT_BYTES:
             self._bytes -= _size(entries.popleft())
@@ -185,7 +185,7 @@ class Activity:
 
     @property
     def last(self) -> int:
-        """Number of the latest entry; before the first, one that is lower than its."""
+        """Number of the latest entry; before the first, a lower number."""
         return self._seq + len(self._waiting)
 
     def latest(self, *, after: int = 0) -> Iterator[Entry]:
@@ -197,7 +197,7 @@ class Activity:
             yield entry
 
     def contents(self, seq: int) -> tuple[str, Contents] | None:
-        """Whose entry of this number is, and what was said; None: it is not kept."""
+        """The owner and the contents of the entry with this number; None: not kept."""
         self._take_in()
         place = bisect_left(self._entries, seq, key=lambda entry: entry.seq)
         entry = self._entries[place] if place < len(self._entries) else None
@@ -206,7 +206,7 @@ class Activity:
         return entry.owner, entry.contents
 
     async def forget(self, user: str) -> None:
-        """Forget what a deleted user did: the next user of that name is somebody else."""
+        """Forget a deleted user's entries: a later user of that name is somebody else."""
         self._take_in()
         self._entries = deque(entry for entry in self._entries if entry.owner != user)
         self._bytes = sum(map(_size, self._entries))
@@ -214,24 +214,24 @@ class Activity:
 
     @property
     def since(self) -> float:
-        """From when on everything was counted: seconds since 1970, a day ago at most."""
+        """The time from which the counts are complete: seconds since 1970, at most a day ago."""
         return max(self._began, self._now() - DAY_S)
 
     def minutes(self) -> Iterator[tuple[int, Tally]]:
-        """(seconds since 1970, what happened) of the minutes since then, oldest first."""
+        """(seconds since 1970, tally) of each minute since then, oldest first."""
         self._take_in()
         return self._minutes.since(self.since - MINUTE_S)
 
     def parts(self, fits: Callable[[str, str], bool]) -> tuple[float, list[tuple[int, Tally]]]:
-        """(from when on all of it is there, the same in stretches of five minutes) of the callers
-        and tools that fit; queries have an empty tool.
+        """(time from which it is complete, tallies of five minutes each) of the callers and tools
+        that match; queries have an empty tool.
         """
         self._take_in()
         since = max(self.since, self._parts.whole_from)
         return since, self._parts.since(since, fits)
 
     def callers(self) -> list[str]:
-        """Who called or asked anything in that time."""
+        """Everybody who called or queried anything in that time."""
         self._take_in()
         return sorted(self._parts.callers())
 
@@ -244,14 +244,16 @@ class Activity:
 
 
 def _size(entry: Entry) -> int:
-    """Bytes of what callers wrote and got; of a call without contents nobody chose any."""
+    """Bytes that callers caused; entries without contents count as nothing."""
     if entry.kind == "call":
         return 0 if entry.contents is None else sum(map(sys.getsizeof, entry.contents))
     return sys.getsizeof(entry.what) + sum(map(sys.getsizeof, entry.found))
 
 
 def _shown(data: bytes | None, redact: Callable[[str], str]) -> str | None:
-    """JSON without secrets, and no longer than anybody reads; what was cut off is no JSON."""
+    """JSON with secrets hidden, truncated to a readable length; truncated text is not
+    valid JSON.
+    """
     if data is None:
         return None
     try:

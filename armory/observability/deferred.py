@@ -1,4 +1,4 @@
-"""The log set up when something is logged: most commands have nothing to log.
+"""Setting up the log only when something is logged: most commands log nothing.
 
 Owns: `log_later`. Never imports structlog itself.
 """
@@ -12,7 +12,7 @@ from armory.observability.settings import LogSettings
 
 
 def log_later(settings: LogSettings) -> None:
-    """As `configure_logging`, before the first event, of Armory or of a library.
+    """Like `configure_logging`, but only before the first event of Armory or of a library.
 
     Args:
         settings: what is written, and how.
@@ -30,7 +30,7 @@ def log_later(settings: LogSettings) -> None:
 
 
 class _First(logging.Handler):
-    """Takes the first record of a library, and gives it to the handler that there is then."""
+    """Receives the first record of a library, and passes it to the handler that is set up then."""
 
     def emit(self, record: logging.LogRecord) -> None:
         set_up()

@@ -1,4 +1,4 @@
-"""How much there was of everything, and of every caller and tool, within the last day.
+"""Tallies of calls and queries over the last day: in total, and for every caller and tool.
 
 Owns: `Tally`, `Minutes` and `Parts`. Never imports anything of Armory.
 """
@@ -24,7 +24,7 @@ def _no_times() -> array[float]:
 
 
 class Tally(msgspec.Struct, gc=False):
-    """What happened within a stretch of time.
+    """The counts of a span of time.
 
     Attributes:
         calls, errors: tool calls, and those of them that failed.
@@ -41,9 +41,7 @@ class Tally(msgspec.Struct, gc=False):
     ms: array[float] = msgspec.field(default_factory=_no_times)
 
     def count_calls(self, errors: int, times: Sequence[float], sample: int) -> None:
-        """Calls were answered, so many of them with an error; the latest `sample` of their times
-        are kept.
-        """
+        """Count calls, some of them failed; the latest `sample` durations are kept."""
         calls, free = self.calls + len(times), sample - len(self.ms)
         self.ms.extend(times[:free])
         late = times[free:][-sample:]
@@ -53,7 +51,7 @@ class Tally(msgspec.Struct, gc=False):
         self.errors += errors
 
     def count_query(self, found: bool, saved_tokens: int) -> None:
-        """One listing or search was answered."""
+        """Count one listing or search."""
         self.queries += 1
         self.empty += not found
         self.saved_tokens += saved_tokens
@@ -75,15 +73,15 @@ class Minutes:
         self._kept: deque[tuple[int, Tally]] = deque(maxlen=DAY_S // MINUTE_S)
 
     def calls(self, now: float, errors: int, times: Sequence[float]) -> None:
-        """Calls were answered; `now` in seconds since 1970, as everywhere here."""
+        """Count calls; `now` in seconds since 1970, as everywhere here."""
         self._tally_at(now).count_calls(errors, times, _OF_ALL)
 
     def query(self, now: float, found: bool, saved_tokens: int) -> None:
-        """One listing or search was answered."""
+        """Count one listing or search."""
         self._tally_at(now).count_query(found, saved_tokens)
 
     def since(self, oldest: float) -> Iterator[tuple[int, Tally]]:
-        """(when it began, what happened) of each minute in which anything did, oldest first."""
+        """(start, tally) of each minute that has any, oldest first."""
         return ((at, tally) for at, tally in self._kept if at > oldest)
 
     def _tally_at(self, now: float) -> Tally:
@@ -94,7 +92,7 @@ class Minutes:
 
 
 class Parts:
-    """Every caller and tool by itself, in stretches of five minutes.
+    """A tally for every caller and tool, in spans of five minutes.
 
     Args:
         most: how many tallies are kept.
@@ -110,16 +108,16 @@ class Parts:
         self.whole_from = 0.0
 
     def calls(self, now: float, who: str, tool: str, errors: int, times: Sequence[float]) -> None:
-        """Calls of one tool were answered."""
+        """Count calls of one tool."""
         self._tally_at(now, (who, tool)).count_calls(errors, times, _OF_A_PART)
 
     def query(self, now: float, who: str, found: bool, saved_tokens: int) -> None:
-        """One listing or search was answered."""
+        """Count one listing or search."""
         self._tally_at(now, (who, "")).count_query(found, saved_tokens)
 
     def since(self, oldest: float, fits: Callable[[str, str], bool]) -> list[tuple[int, Tally]]:
-        """The same as of `Minutes`, of those parts whose caller and tool fit; queries have an empty
-        tool.
+        """Like `Minutes.since`, for the callers and tools that match; queries have an
+        empty tool.
         """
         found: list[tuple[int, Tally]] = []
         for began, parts in self._kept:
@@ -134,11 +132,11 @@ class Parts:
         return found
 
     def callers(self) -> set[str]:
-        """The callers of whom anything is kept."""
+        """The callers for whom there is any tally."""
         return {who for _, parts in self._kept for who, _ in parts}
 
     def forget(self, who: str) -> None:
-        """Forget what one caller did; in what is counted of all of them it stays."""
+        """Delete one caller's tallies; those of all callers together stay."""
         for _, parts in self._kept:
             for part in [part for part in parts if part[0] == who]:
                 del parts[part]

@@ -1,6 +1,6 @@
-"""How events are logged: one short line each on a terminal, JSON elsewhere, never a secret.
+"""Logging: one short line for each event on a terminal, JSON elsewhere, never a secret.
 
-Owns: structlog's set-up. Never imports a room above `domain`.
+Owns: the set-up of structlog. Never imports a room above `domain`.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def configure_logging(settings: LogSettings, *, stream: TextIO | None = None) ->
 def trace_ids(
     _logger: Any, _method: str, event: MutableMapping[str, Any]
 ) -> MutableMapping[str, Any]:
-    """Structlog processor: name the trace of the request that is being served."""
+    """Structlog processor: add the trace id of the request that is being served."""
     operation = CURRENT.get()
     if operation is not None and operation.trace_id and not operation.over:
         event["trace_id"], event["span_id"] = operation.trace_id, operation.span_id
@@ -78,7 +78,7 @@ def trace_ids(
 
 
 def redact(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Structlog processor: hide what names or looks like a secret."""
+    """Structlog processor: mask values that have the name or the form of a secret."""
     for key, value in event.items():
         event[key] = redacted_value(key, value)
     return event

@@ -1,7 +1,7 @@
-"""Prometheus metrics of one gateway: what is counted as it happens.
+"""Prometheus metrics of one gateway: the counters.
 
-Owns: the registry, how calls and listings count, and the page. What is read at the moment of a
-scrape is in `observability.scraped`. Never imports a room that serves requests.
+Owns: the registry, counting calls and listings, and the page. Gauges that are read at scrape time
+are in `observability.scraped`. Never imports a room that serves requests.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _SCORES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
 
 
 class Metrics:
-    """The registry, and the sink of `gateway.ports.ToolEvents` that feeds it.
+    """The registry; as a sink of `gateway.ports.ToolEvents` it counts calls and listings.
 
     Args:
         upstreams: asked at scrape time; figures by server key.
@@ -112,7 +112,9 @@ class Metrics:
         ProcessCollector(registry=self.registry)  # memory, descriptors and CPU, where /proc is
 
     def _answers(self) -> Counter:
-        """How many queries were answered; from 0 on: a rate is of a difference."""
+        """Create the counter of answered queries, starting at 0, so that rates are right from the
+        first query.
+        """
         found = self._counter(
             "listings",
             "Answers to queries over MCP, whole or degraded, and listings that were cut without "
@@ -130,12 +132,12 @@ class Metrics:
         return Histogram(f"armory_{name}", text, labels, buckets=buckets, registry=self.registry)
 
     def called(self, principal: Principal, call: CallOutcome) -> None:
-        """One `tools/call` was answered."""
+        """Count one `tools/call`."""
         self._calls.count(call.tool, call.latency_ms, ok=call.ok)
 
     def listed(self, principal: Principal, listing: Listing) -> None:
-        """One query was answered, as a listing or by a meta-tool, or a listing was cut without
-        one.
+        """Count one query, as a listing or by a meta-tool, or a listing that was cut without a
+        query.
         """
         if listing.query is None:
             self._lists.labels("without_query").inc()
@@ -151,17 +153,15 @@ class Metrics:
         self._saved.inc(saved / BYTES_PER_TOKEN)
 
     def compacted(self, origin: str, before: int, after: int) -> None:
-        """A result of this server or meta-tool became TOON."""
+        """Count a result of this server or meta-tool that was converted to TOON."""
         self._toon.labels(origin).inc(before - after)
 
     def notification_dropped(self, server: str) -> None:
-        """A server said something that is meant for nobody in particular."""
+        """Count a notification of a server that has no recipient."""
         self._dropped.labels(server).inc()
 
     def forget(self, servers: Iterable[str]) -> None:
-        """Drop the metrics of removed upstreams, so that they do not pile up in a long-lived
-        process.
-        """
+        """Remove the metrics of removed upstreams, so that they do not accumulate."""
         for server in servers:
             self._calls.forget(server)
             for counter in (self._dropped, self._toon):
@@ -169,28 +169,28 @@ class Metrics:
                     counter.remove(server)
 
     def limited(self, exceeded: Exceeded) -> None:
-        """A request was one too many for a limit of its caller."""
+        """Count a request that exceeded a limit of its caller."""
         if exceeded == "rate":
             self._rate_limited.inc()
         else:
             self._over_quota.labels(exceeded).inc()
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
-        """A request to the REST API was answered; `route` is the path with its placeholders."""
+        """Count a request to the REST API; `route` is the path with its placeholders."""
         self._rest.labels(method, route, str(status)).inc()
         self._rest_seconds.labels(route).observe(seconds)
 
     def watch_audit(self, figures: Callable[[], AuditFigures]) -> None:
-        """Show the audit's figures, asked for at scrape time."""
+        """Add the audit's figures, which are read at scrape time."""
         self.registry.register(AuditReadings(figures))
 
     def text(self) -> bytes:
-        """Everything in Prometheus' text format."""
+        """All metrics in Prometheus' text format."""
         return generate_latest(self.registry)
 
     async def text_in_turns(self) -> bytes:
-        """The same, a few families at a time, with the event loop free in between: with twenty
-        upstreams it takes 10 ms.
+        """Like `text`, a few families at a time, giving way to the event loop in between: twenty
+        upstreams take 10 ms.
         """
         parts: list[bytes] = []
         begun = perf_counter()
@@ -203,7 +203,7 @@ class Metrics:
 
 
 class _Family(Collector):
-    """Collects one family of metrics that is made already."""
+    """A collector with one family that is already built."""
 
     def __init__(self, family: Metric) -> None:
         self._family = family

@@ -1,4 +1,4 @@
-"""The request that is being served, for those who watch: logs, spans, the audit.
+"""The request that is being served, for logs, spans and the audit.
 
 Owns: `Operation` and the context variable that holds it. Set only where something watches; never
 imports anything of Armory.
@@ -13,7 +13,7 @@ import msgspec
 
 
 class Operation(msgspec.Struct, eq=False, gc=False):
-    """One request of a client while it is served.
+    """One request of a client, from its arrival to its answer.
 
     Attributes:
         traceparent: names its span, or the one above it where its trace is not kept; empty where
@@ -43,12 +43,12 @@ class Operation(msgspec.Struct, eq=False, gc=False):
 
     @property
     def trace_id(self) -> str:
-        """Id of its trace, 32 hexadecimal digits; empty where there is none."""
+        """Trace id, 32 hexadecimal digits; empty without a trace."""
         return self.traceparent[3:35]
 
     @property
     def span_id(self) -> str:
-        """Id of the span that `traceparent` names, 16 hexadecimal digits; empty likewise."""
+        """Id of the span that `traceparent` names, 16 hexadecimal digits; empty without a trace."""
         return self.traceparent[36:52]
 
 

@@ -1,4 +1,4 @@
-"""What must never be shown: the values of configured secrets, and whatever has the form of one.
+"""Masking secrets: the values of configured secrets, and text that has the form of one.
 
 Owns: finding both in a text. Never imports a room; who configures secrets tells their values.
 """
@@ -69,8 +69,8 @@ _parameters: list[tuple[str, str]] = []
 
 
 def hide(values: Iterable[str]) -> None:
-    """Hide these values from now on, beside those of earlier calls. Values of fewer than six
-    characters are not hidden.
+    """Mask these values from now on, in addition to earlier ones. Values shorter than six
+    characters are not masked.
     """
     long = (value for value in values if len(value) >= _SHORTEST)
     _note(_told, frozenset(spelled for value in long for spelled in _spellings(value)))
@@ -78,8 +78,8 @@ def hide(values: Iterable[str]) -> None:
 
 
 def hide_parameters(given: Iterable[tuple[str, str]]) -> None:
-    """Hide these (name, value) of URL parameters from now on wherever the name stands before the
-    value, however short: not everybody who may see an address may use it.
+    """Mask these (name, value) pairs of URL parameters from now on, wherever the name stands before
+    the value, however short the value is: not everybody who may see an address may use it.
     """
     _note(_told_parameters, frozenset(given))
     _parameters[:] = [
@@ -90,7 +90,7 @@ def hide_parameters(given: Iterable[tuple[str, str]]) -> None:
 
 
 def _note(told: list[frozenset[_T]], now: frozenset[_T]) -> None:
-    """Have `now` be the latest."""
+    """Make `now` the latest set of secrets; the oldest sets are forgotten, the first excepted."""
     told[1:] = [each for each in told[1:] if each != now]
     if now not in told:
         told.append(now)
@@ -98,12 +98,12 @@ def _note(told: list[frozenset[_T]], now: frozenset[_T]) -> None:
 
 
 def without_parameters(text: str) -> str:
-    """`text` with the values of all parameters of URLs hidden."""
+    """The text with the values of all URL parameters masked."""
     return _IN_QUERY.sub(rf"\g<1>{HIDDEN}", text) if "://" in text else text
 
 
 def _spellings(value: str) -> Iterator[str]:
-    """A secret as it is, and as it stands in JSON and in a URL."""
+    """A secret as it is, and as written in JSON and in a URL."""
     yield value
     yield json.dumps(value)[1:-1]
     yield json.dumps(value, ensure_ascii=False)[1:-1]
@@ -116,13 +116,13 @@ def names_secret(name: str) -> bool:
 
 
 def is_count(value: str) -> bool:
-    """Whether a value is a number that may say how many there are."""
+    """Whether a value is a number that may be a count."""
     return value.isdigit() and len(value) < 7
 
 
 def secret_arguments(arguments: Sequence[str]) -> Iterator[tuple[int, int, str]]:
-    """(place, where in it the secret begins, name) of each argument of a command that is one or
-    has one: `--token VALUE`, `--token=VALUE`, `TOKEN=VALUE`.
+    """(index, where the secret begins, name) of each command-line argument that is or contains a
+    secret: `--token VALUE`, `--token=VALUE`, `TOKEN=VALUE`.
     """
     option = ""
     for place, text in enumerate(arguments):
@@ -140,19 +140,21 @@ def secret_arguments(arguments: Sequence[str]) -> Iterator[tuple[int, int, str]]
 
 
 def _says_how_many(name: str, value: str) -> bool:
-    """Whether it counts tokens or keys, as `--max-tokens 4096`; a password may be digits."""
+    """Whether a parameter counts tokens or keys, like `--max-tokens 4096`; a password may be
+    digits.
+    """
     return name.lower().endswith(("tokens", "keys")) and is_count(value)
 
 
 def looks_random(value: str) -> bool:
-    """Whether a part of a URL looks like a key, whatever it is called (`appid`, `code`): long, of
-    letters and digits, and not of words.
+    """Whether a part of a URL looks like a key, whatever its name (`appid`, `code`): long, with
+    letters and digits, and not made of words.
     """
     return _RANDOM.fullmatch(value) is not None
 
 
 def redacted(text: str) -> str:
-    """`text` without configured secrets, bearer tokens, API keys and passwords in URLs."""
+    """The text with configured secrets, bearer tokens, API keys and passwords in URLs masked."""
     for value in _known:
         text = text.replace(value, HIDDEN)
     if "?" in text:
@@ -162,8 +164,8 @@ def redacted(text: str) -> str:
 
 
 def redacted_json(text: str) -> str:
-    """JSON as text, without what `redacted` hides and without the values of members that are named
-    like a secret. In a thread others have their turns meanwhile, however long it is.
+    """JSON text, masked like `redacted`, and with the values of members whose names suggest a
+    secret masked as well. In a thread it gives way to others, however long the text is.
     """
     for value in _known:
         text = text.replace(value, HIDDEN)
@@ -174,8 +176,8 @@ def redacted_json(text: str) -> str:
 
 
 def _in_pieces(pattern: re.Pattern[str], shown: Callable[[re.Match[str]], str], text: str) -> str:
-    """`pattern.sub(shown, text)`, where one search looks at a piece of it: nobody else has a turn
-    in the middle of one.
+    """Like `pattern.sub(shown, text)`, but searching piece by piece: one search holds the
+    interpreter.
     """
     parts: list[str] = []
     done = begin = 0
@@ -208,7 +210,7 @@ def _without(match: re.Match[str]) -> str:
 
 
 def secret_spans(text: str) -> Iterator[tuple[int, int]]:
-    """(start, end) of everything that `redacted` would hide, in no order; they may overlap."""
+    """(start, end) of everything that `redacted` would mask, in no order; they may overlap."""
     for value in _known:
         at = text.find(value)
         while at >= 0:
@@ -220,7 +222,7 @@ def secret_spans(text: str) -> Iterator[tuple[int, int]]:
 
 
 def redacted_value(name: str, value: Any) -> Any:
-    """One value of a log event; lists and mappings are looked through."""
+    """One value of a log event, masked; lists and mappings are searched, too."""
     if _SECRET_KEY.search(name) and value not in (None, ""):
         return HIDDEN
     if isinstance(value, str):

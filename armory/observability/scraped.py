@@ -1,7 +1,7 @@
-"""What metrics read at the moment of a scrape, since it is a state and not a count.
+"""Prometheus metrics that are read at scrape time, because they are states and not counts.
 
-Owns: the figures of upstreams, edge, audit and stores, and the metrics made of them. They arrive
-as plain functions: never imports the rooms that they are of.
+Owns: the figures of upstreams, edge, audit and stores, and the metrics made of them. The figures
+come from plain functions: never imports the rooms that they describe.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ STORES = {
 
 @dataclass(frozen=True, slots=True)
 class UpstreamFigures:
-    """One upstream at the moment of a scrape.
+    """One upstream at scrape time.
 
     Attributes:
         up: whether its session is there, or each caller has one with a login of its own.
@@ -41,7 +41,7 @@ class UpstreamFigures:
 
 @dataclass(frozen=True, slots=True)
 class EdgeFigures:
-    """The front at the moment of a scrape.
+    """The HTTP front at scrape time.
 
     Attributes:
         sessions, streams, parked: how many are open.
@@ -58,7 +58,7 @@ class EdgeFigures:
 
 @dataclass(frozen=True, slots=True)
 class AuditFigures:
-    """The audit at the moment of a scrape: records written, dropped, waiting; whether it fails."""
+    """The audit at scrape time: records written, dropped and queued; whether writing fails."""
 
     written: int
     dropped: int
@@ -67,7 +67,7 @@ class AuditFigures:
 
 
 class AuditReadings(Collector):
-    """The audit, read at each scrape."""
+    """Collector for the audit."""
 
     def __init__(self, figures: Callable[[], AuditFigures]) -> None:
         self._figures = figures
@@ -92,8 +92,8 @@ class AuditReadings(Collector):
 
 
 class LiveReadings(Collector):
-    """Upstreams, the edge, stores, the configuration and tasks, read at each scrape; arguments as
-    of `Metrics`.
+    """Collector for upstreams, the edge, stores, the configuration and tasks; arguments as of
+    `Metrics`.
     """
 
     def __init__(

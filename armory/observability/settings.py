@@ -1,4 +1,4 @@
-"""What configuration says about logs and the latest calls, as plain values.
+"""The settings of logs and of the latest calls, as plain values.
 
 Owns: `LogSettings`, `ActivitySettings` and their defaults. Never imports anything else.
 """
@@ -15,7 +15,7 @@ LogFormat = Literal["auto", "console", "json"]
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """What is logged, and how.
+    """The settings of the log.
 
     Attributes:
         log_level: least important events that are written.

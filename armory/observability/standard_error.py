@@ -1,9 +1,9 @@
-"""Standard error, written by a thread, so that a reader who stops reading blocks nothing else.
+"""Standard error, written by a thread, so that a reader that stops reading blocks nothing else.
 
-Owns: `written_by_thread`, the lines that wait to be written and their bound. Never imports a room.
+Owns: `written_by_thread`, the bounded queue of lines. Never imports a room.
 
-A pipe holds 64 KiB. Once a client, a supervisor or a driver of container logs stops reading, a
-write to it blocks until they read again; so does a write to a busy disk.
+A pipe holds 64 KiB. Once a client, a supervisor or a container log driver stops reading, a write
+blocks until it reads again; so does a write to a busy disk.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ASIDE_S = 1.0
 
 @contextmanager
 def written_by_thread() -> Generator[None]:
-    """Have a thread write `sys.stderr` within the context; nothing changes where it is no file."""
+    """Write `sys.stderr` in a thread for the block; does nothing if it is not a file."""
     given = sys.stderr
     buffer = getattr(given, "buffer", None)
     raw = getattr(buffer, "raw", buffer)  # it is the file itself with PYTHONUNBUFFERED
@@ -49,7 +49,7 @@ def written_by_thread() -> Generator[None]:
 
 
 class ThreadedStream(io.TextIOBase):
-    """A text stream that a thread of its own writes; `write` never blocks and never fails.
+    """A text stream that a thread writes; `write` never blocks and never fails.
 
     Args:
         stream: the stream that it stands in for, with the same encoding.
@@ -113,7 +113,7 @@ class ThreadedStream(io.TextIOBase):
             self._stream.flush()
 
     def end(self) -> None:
-        """Write what waits, for two seconds at most."""
+        """Write what is queued, for two seconds at most."""
         with self._changed:
             self._ending = True
             self._changed.notify()
@@ -144,7 +144,8 @@ class ThreadedStream(io.TextIOBase):
 
 
 def write_all(raw: io.RawIOBase, data: bytes | memoryview) -> None:
-    """Write all of it; the file may have been made non-blocking by another process that has it.
+    """Write all bytes; the file may be non-blocking, because another process that shares it made it
+    so.
 
     Raises:
         OSError: it cannot be written.

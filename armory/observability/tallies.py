@@ -1,4 +1,4 @@
-"""Counts and durations of calls, kept as plain numbers and turned into metrics at scrape time.
+"""Counts and durations of calls, kept as plain numbers and converted to metrics at scrape time.
 
 Owns: `CallTallies`. The client library's counters take a lock and several Python frames a call,
 which is a noticeable part of what a call through the gateway costs. Never imports a room above
@@ -46,7 +46,7 @@ class CallTallies(Collector):
         self._of_tool: dict[str, _Tally] = {}
 
     def count(self, tool: str, latency_ms: float, *, ok: bool | None) -> None:
-        """Note one call of the exposed name `tool`; `ok` is None where it was cancelled."""
+        """Count one call of the exposed name `tool`; `ok` is None if it was cancelled."""
         tally = self._of_tool.get(tool) or self._find(tool)
         if ok:
             tally.succeeded += 1
@@ -70,7 +70,7 @@ class CallTallies(Collector):
         return tally
 
     def forget(self, server: str) -> None:
-        """There is no such upstream any more."""
+        """Remove the counts of a removed upstream."""
         if self._servers.pop(server, None) is not None:
             self._of_tool.clear()
 

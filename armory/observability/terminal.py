@@ -1,4 +1,4 @@
-"""An event of the log as one short line for a person: time, level, event, what it says.
+"""Log events as short lines for a terminal: time, level, event, fields.
 
 Owns: `TerminalRenderer`. Never imports anything else of Armory.
 """
@@ -20,7 +20,7 @@ _LONG = frozenset({"stderr"})
 
 
 class TerminalRenderer:
-    """A structlog renderer: one line an event, whatever its values hold.
+    """A structlog renderer: one line for each event, whatever its values contain.
 
     An exception is its last line, which says what happened; the JSON log has the rest.
 
@@ -32,7 +32,7 @@ class TerminalRenderer:
         self._colours = colours
 
     def __call__(self, _logger: Any, _method: str, event: MutableMapping[str, Any]) -> str:
-        """The line, without its end."""
+        """The line, without a line end."""
         level = str(event.pop("level", "info"))
         at = _time_of(str(event.pop("timestamp", "")))
         name = _one_line(str(event.pop("event", "")))
@@ -50,7 +50,7 @@ class TerminalRenderer:
 
 
 def _time_of(stamp: str) -> str:
-    """The time of day where the reader is."""
+    """The time of day in the local time zone."""
     try:
         return datetime.fromisoformat(stamp).astimezone().strftime("%H:%M:%S")
     except ValueError:
@@ -71,5 +71,5 @@ def _shown(value: Any) -> str:
 
 
 def _one_line(text: str) -> str:
-    """Without line ends and what else would move a terminal's cursor."""
+    """The text without line ends and other characters that move a terminal's cursor."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())

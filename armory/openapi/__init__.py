@@ -1,1 +1,1 @@
-"""OpenAPI descriptions as tools. Knows no MCP upstream and does no I/O."""
+"""Tools from OpenAPI descriptions. Knows no MCP upstream and does no I/O."""

@@ -1,4 +1,4 @@
-"""The body of a request, as a description's media type has it.
+"""Encodes the body of a request in the media type that the description names.
 
 Owns: writing JSON, forms, multipart, texts and bytes. Does no I/O.
 """
@@ -26,7 +26,7 @@ from armory.openapi.styles import (
 
 
 def body_of(body: Body, value: Any) -> tuple[str, bytes]:
-    """Content type and bytes of a body.
+    """Encode a body: (content type, bytes).
 
     Raises:
         BadArguments: it cannot be written so.
@@ -50,7 +50,9 @@ def body_of(body: Body, value: Any) -> tuple[str, bytes]:
 
 
 def _in_form(body: Body, name: str, value: Any) -> list[str]:
-    """One member of a form, as the description says; else each item by itself, objects as JSON."""
+    """One form member, in the style that the description gives; otherwise one field for each item,
+    and objects as JSON.
+    """
     said = body.members.get(name)
     if said is None or not said.style:
         return [
@@ -64,7 +66,9 @@ def _in_form(body: Body, name: str, value: Any) -> list[str]:
 
 
 def _parts(body: Body, name: str, value: Any) -> list[Any]:
-    """What of one member becomes a part: each item of a list, unless all of it is JSON."""
+    """The parts of one multipart member: one for each item of a list, unless the member is sent as
+    JSON.
+    """
     said = body.members.get(name)
     return [value] if said is not None and is_json(said.media_type) else items_of(value)
 

@@ -1,6 +1,7 @@
-"""An OpenAPI description: reading its text, and its servers.
+"""An OpenAPI description: parsing its text, and finding its servers.
 
-Owns: what counts as a description, how much of one is read, and where the API is. Does no I/O.
+Owns: which documents are accepted, how much of one is read, and the base URL of the API. Does no
+I/O.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _VARIABLE = re.compile(r"\{([^{}]*)\}")
 
 
 class Document:
-    """A description whose version is known.
+    """A description of a known version.
 
     Args:
         content: the whole of it.
@@ -64,7 +65,7 @@ class Document:
         self.before_31 = version.startswith("3.0")
 
     def follow(self, node: Any) -> Any:
-        """What a node is, its references followed as far as they go.
+        """Resolve a node's references.
 
         Raises:
             BadDescription: a reference leaves the document, leads nowhere or in a circle.
@@ -72,7 +73,7 @@ class Document:
         return self.references.followed(node)
 
     def object_at(self, node: Any, what: str) -> Object:
-        """The same where it has to be an object.
+        """Like `follow`, for a node that must be an object.
 
         Raises:
             BadDescription: as `follow`, or it is none.
@@ -83,7 +84,7 @@ class Document:
         return cast("dict[str, Any]", found)
 
     def see(self, pattern: str) -> None:
-        """Count a pattern that is going to be looked at, the first time.
+        """Count a pattern before it is checked; each one counts once.
 
         Raises:
             BadDescription: there are too many.
@@ -93,7 +94,7 @@ class Document:
             self.references.spend(pattern_steps(pattern))
 
     def as_openapi(self, item: Object, operation: Object) -> tuple[Object, Object]:
-        """(what counts of the path item, operation) as OpenAPI 3 has them.
+        """(the relevant members of the path item, operation) in the form of OpenAPI 3.
 
         Raises:
             BadDescription: the operation cannot be written so.
@@ -104,8 +105,8 @@ class Document:
 
     @cached_property
     def place(self) -> str:
-        """Where the description says that the API is, the first of its servers; where it names
-        none and came as a file, the one that most of its operations name.
+        """The base URL according to the description: its first server; without servers in a file,
+        the one that most operations name.
         """
         servers = self.content.get("servers")
         if isinstance(servers, list) and servers:
@@ -115,7 +116,7 @@ class Document:
         return named.most_common(1)[0][0] if named else self.place_of(None)
 
     def places(self, configured: str | None) -> set[str]:
-        """What means the API where an operation names a server.
+        """The base URLs that count as this API if an operation has servers of its own.
 
         Args:
             configured: what the configuration says.
@@ -125,7 +126,7 @@ class Document:
         return {configured, self.place} if self.content.get("servers") else {configured}
 
     def place_of(self, servers: Any) -> str:
-        """The first of some servers, as a URL."""
+        """The URL of the first of some servers."""
         first: Any = cast("list[Any]", servers)[0] if isinstance(servers, list) and servers else {}
         text = _filled(cast("Object", first)) if isinstance(first, dict) else ""
         try:
@@ -143,7 +144,7 @@ class Document:
                         yield own
 
     def base_url(self, configured: str | None) -> str:
-        """Where the API is, without a slash at the end of its path.
+        """The base URL of the API, without a slash at the end.
 
         Args:
             configured: what the configuration says; it wins.
@@ -184,12 +185,12 @@ def _filled(server: Object) -> str:
 
 
 def _word(value: Any) -> str:
-    """A text, or a number such as a port; "" of anything else."""
+    """A value as text, also of a number such as a port; "" for anything else."""
     return str(value)[:_PLACE_CHARS] if isinstance(value, str | int | float) else ""
 
 
 def read_document(data: bytes, origin: str = "") -> Document:
-    """The description that some text is, JSON or YAML. Takes long where it is large.
+    """Parse a description, JSON or YAML. Takes long for large ones.
 
     Args:
         data: the text.

@@ -1,8 +1,8 @@
-"""Words of a JSON Schema: which of them say something that a reader can use.
+"""JSON Schema keywords, and which values of them are valid.
 
-Owns: what each word's value has to be, and which words hold schemas. Descriptions have
-`type: any`, `required: true` at a member, and patterns of other languages; a client that compiles
-schemas refuses a tool for one. Does no I/O.
+Owns: the type of each keyword's value, and which keywords hold schemas. Real descriptions have
+`type: any`, `required: true` on a member, and patterns of other languages; clients that compile
+schemas reject a tool with one of these. Does no I/O.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ _SET_SIGNS = ("[[", "--", "&&", "~~", "||")
 
 
 def pattern_steps(pattern: str) -> int:
-    """How long it takes to see whether a pattern compiles: milliseconds for each set of characters
-    that reaches beyond Latin-1.
+    """The cost of checking whether a pattern compiles: milliseconds for each character set beyond
+    Latin-1.
     """
     wide = not pattern.isascii() or any(sign in pattern for sign in _WIDE_SIGNS)
     return _SET_STEPS * pattern[:_PATTERN_CHARS].count("[") if wide else 0
 
 
 def usable(word: str, value: Any) -> bool:
-    """Whether a word may stand with this value."""
+    """Whether a keyword with this value may stay in a schema."""
     check = _CHECKS.get(word)
     return check is None or check(value)
 

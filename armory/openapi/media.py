@@ -1,6 +1,6 @@
-"""Media types of bodies, and the schemas of what is sent as one of them.
+"""Media types of request bodies, and the schemas of such bodies.
 
-Owns: which media type is sent, and how files and plain bodies are asked for. Does no I/O.
+Owns: which media type is sent, and the schemas of files and plain bodies. Does no I/O.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ONE = re.compile(r"[\w.+-]+/[\w.+-]+")
 
 
 def is_json(media_type: str) -> bool:
-    """Whether a media type is JSON, or something whose syntax is."""
+    """Whether a media type is JSON, or based on it (`+json`)."""
     kind = media_type.partition(";")[0].strip().lower()
     return kind == "application/json" or kind.endswith("+json")
 
@@ -34,7 +34,7 @@ def is_text(media_type: str) -> bool:
 
 
 def preferred(content: Mapping[str, Any]) -> tuple[str, Any]:
-    """The media type to send: JSON, a form, else the first that names one."""
+    """The media type to send: JSON, a form, text, or else the first concrete one."""
     kinds = {kind: media for kind, media in content.items() if isinstance(media, dict)}
     for wanted in (is_json, FORM.__eq__, MULTIPART.__eq__, is_text):
         for kind, media in kinds.items():
@@ -50,7 +50,7 @@ def preferred(content: Mapping[str, Any]) -> tuple[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """How one member of a form travels, where the description says it.
+    """How one form member is encoded, if the description says so.
 
     Attributes:
         style: how lists and objects are written in a form that is no multipart; "": as JSON.
@@ -66,7 +66,7 @@ class Member:
 
 
 def members_of(encoding: Any) -> dict[str, Member]:
-    """What an `encoding` says, by member."""
+    """The entries of an `encoding` object, by member."""
     found: dict[str, Member] = {}
     if isinstance(encoding, dict) and len(cast("dict[str, Any]", encoding)) > MAX_MEMBERS:
         raise BadDescription(f"its form has more than {MAX_MEMBERS:,} members")
@@ -88,8 +88,8 @@ def members_of(encoding: Any) -> dict[str, Member]:
 
 
 def files_of(schema: Mapping[str, Any]) -> frozenset[str]:
-    """The members of a form that are files, or lists of them; their schemas are made to ask for
-    base64. A form may be put together of several parts, and so may a member.
+    """The form members that are files or lists of files; their schemas are changed to ask for
+    base64. Forms and members may be composed with `allOf` and the like.
     """
     found: set[str] = set()
     properties = schema.get("properties")
@@ -104,7 +104,7 @@ def files_of(schema: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _is_file(member: Mapping[str, Any]) -> bool:
-    """Whether all that the member may be is a file, a list of them, or nothing."""
+    """Whether a member can only be a file, a list of files, or null."""
     if _says_so(member) or any(map(_is_file, member.get("allOf", ()))):
         return True
     items = member.get("items")
@@ -134,7 +134,7 @@ def _ask_for_base64(member: dict[str, Any]) -> None:
 
 
 def plain_body(media_type: str, described: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema of a body that is neither JSON nor a form: text, or bytes as base64."""
+    """The schema of a body that is neither JSON nor a form: text, or base64 of bytes."""
     kept = {k: v for k, v in described.items() if k in ("title", "description")}
     if is_text(media_type):
         return {**kept, "type": "string", "contentMediaType": media_type}

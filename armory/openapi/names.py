@@ -1,6 +1,6 @@
-"""Names of tools and of their arguments, after what a description calls them.
+"""Names of tools and of their arguments.
 
-Owns: which characters a name may hold, and keeping names apart. Does no I/O.
+Owns: which characters a name may have, and making names unique. Does no I/O.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def tool_name(
     taken: Container[str],
     numbers: MutableMapping[str, int],
 ) -> str:
-    """The name of an operation's tool: its `operationId`, or what its method and path make.
+    """The name of an operation's tool: its `operationId`, or one made from method and path.
 
     Args:
         method: HTTP method, lower case.
@@ -47,12 +47,12 @@ def tool_name(
 
 
 def is_argument_name(name: str) -> bool:
-    """Whether a parameter's name can be an argument's as it is."""
+    """Whether a parameter's name can be used unchanged as an argument's."""
     return _ARGUMENT.fullmatch(name) is not None
 
 
 def argument_name(name: str, place: str, taken: Container[str]) -> str:
-    """The name of a parameter's argument, which no other of the tool has.
+    """A unique argument name for a parameter.
 
     Args:
         name: the parameter's.

@@ -1,6 +1,7 @@
 """One operation of a description as a tool.
 
-Owns: what is kept of an operation, and reading its parameters, body and hints. Does no I/O.
+Owns: the parts of an operation that are kept, and reading its parameters, body and hints. Does no
+I/O.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """What an operation takes beside its parameters.
+    """The request body of an operation.
 
     Attributes:
         argument: its name among the tool's arguments.
@@ -133,7 +134,7 @@ def read_operation(
     method: str,
     path: str,
 ) -> Operation:
-    """One operation as a tool.
+    """Convert one operation to a tool.
 
     Args:
         document: the description.

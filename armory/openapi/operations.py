@@ -1,6 +1,6 @@
-"""The operations of a description: each one a tool.
+"""The operations of a description as tools.
 
-Owns: which of them are offered, under which names, and why others are not. Does no I/O.
+Owns: which of them are offered, their names, and why others are left out. Does no I/O.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ METHODS = ("get", "put", "post", "delete", "patch")
 
 @dataclass(slots=True)
 class Operations:
-    """What a description offers.
+    """The operations of a description.
 
     Attributes:
         by_name: the operations that can be called.
@@ -40,7 +40,8 @@ def read_operations(
     exclude: Sequence[str] = (),
     base: str | None = None,
 ) -> Operations:
-    """Every operation that is wanted; one that cannot be read costs itself alone.
+    """Read all operations that the patterns select; one that cannot be read is left out without
+    affecting others.
 
     Args:
         document: the description.

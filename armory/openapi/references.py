@@ -1,7 +1,7 @@
-"""References inside a description, and what is said where one cannot be used.
+"""References within a description.
 
-Owns: following references within one document, and how much reading a document may cost. Those
-that leave it are never followed. Does no I/O.
+Owns: resolving references within one document, and the limit on the work of reading a document.
+References to other documents are never followed. Does no I/O.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ Object = Mapping[str, Any]
 
 
 class BadDescription(Exception):
-    """It is no description that can be used, or a part of it is none; says why."""
+    """A description, or a part of it, is not usable; the message says why."""
 
 
 class References:
-    """The references of one document, whose reading ends when it has cost enough.
+    """The references of one document; reading stops when it has cost too much.
 
     Args:
         content: the whole document.
@@ -34,7 +34,7 @@ class References:
         self._left = MAX_STEPS
 
     def spend(self, steps: int) -> None:
-        """Go so many steps.
+        """Count this many steps of work.
 
         Raises:
             BadDescription: there are no more.
@@ -44,7 +44,7 @@ class References:
             raise BadDescription("the description takes too long to read")
 
     def followed(self, node: Any) -> Any:
-        """What a node is, its references followed as far as they go.
+        """Resolve a node's references.
 
         Raises:
             BadDescription: a reference leaves the document, leads nowhere or in a circle, or there

@@ -1,7 +1,7 @@
-"""The HTTP request that calling an operation with some arguments means.
+"""Builds the HTTP request of a tool call.
 
-Owns: which argument goes where, and paths that would lead elsewhere. What cannot be written is
-refused before anything is sent. Does no I/O.
+Owns: where each argument goes, and rejecting paths that lead elsewhere. Invalid arguments are
+rejected before anything is sent. Does no I/O.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _DECODED = 5
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """What is sent.
+    """The request to send.
 
     Attributes:
         method: HTTP method.
@@ -37,7 +37,7 @@ class HttpRequest:
 
 
 def request_for(operation: Operation, arguments: Mapping[str, Any]) -> HttpRequest:
-    """The request of one call.
+    """Build the request of one call.
 
     Raises:
         BadArguments: one is missing, is not known, or cannot be written where it belongs.
@@ -72,9 +72,9 @@ def request_for(operation: Operation, arguments: Mapping[str, Any]) -> HttpReque
 
 
 def _leaves(path: str) -> bool:
-    """Whether a server might take it for another path: some decode first and then look at parts,
-    some decode what a proxy in front has decoded, some go by backslashes, too, and some leave out
-    what is behind a semicolon.
+    """Whether a server might read a path as a different one: some servers decode before they split,
+    some decode twice (after a proxy), some treat backslashes as slashes, and some drop what follows
+    a semicolon.
     """
     for _ in range(_DECODED):
         path, encoded = unquote(path), path

@@ -1,6 +1,6 @@
-"""What an API answers, as the result of a tool.
+"""Converts an API's response to the result of a tool.
 
-Owns: content blocks and structured content of an answer. Does no I/O.
+Owns: content blocks and structured content. Does no I/O.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ or no charsets."""
 
 
 def result_of(status: int, headers: Mapping[str, str], body: bytes) -> dict[str, Any]:
-    """The result of a call.
+    """Convert a response to the result of a call.
 
     Args:
         status: HTTP status.
@@ -65,7 +65,7 @@ def _next_page(link: str) -> str | None:
 
 
 def refused(message: str) -> dict[str, Any]:
-    """The result of a call that was not sent."""
+    """The error result of a call that was not sent."""
     return {"content": [{"type": "text", "text": message}], "isError": True}
 
 
@@ -88,8 +88,8 @@ def _content(kind: str, body: bytes) -> tuple[list[dict[str, Any]], Raw | None]:
 
 
 def _structured(body: bytes) -> Raw | None:
-    """JSON as an object, as it came; None where it is none. Nothing is opened: many small values
-    would take tens of times as much memory, and as long.
+    """The body as a JSON object, other JSON values as its `result`; None if it is not JSON. It is
+    not parsed into Python objects: many small values would take tens of times the memory and time.
     """
     try:
         body.decode()

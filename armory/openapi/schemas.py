@@ -1,7 +1,6 @@
-"""JSON Schemas of a description as tools have them: whole, small, without references.
+"""JSON Schemas for tools: complete, small, without references.
 
-Owns: putting in what references mean, within bounds, and what OpenAPI 3.0 writes otherwise. Does
-no I/O.
+Owns: inlining references within limits, and converting OpenAPI 3.0 keywords. Does no I/O.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ MAX_CHARS = 512 * 1024
 
 
 class Schemas:
-    """Writes the schemas of one operation; they share its bounds.
+    """Converts the schemas of one operation, with common limits.
 
     Args:
         document: where references are looked up.
@@ -37,8 +36,8 @@ class Schemas:
         self._nodes = self._chars = 0
 
     def whole(self, schema: Any) -> dict[str, Any]:
-        """A schema without references. Beyond the bounds, and where it contains itself, it says
-        the type alone.
+        """A schema without references. Beyond the limits, and where it contains itself, only the
+        type is kept.
 
         Raises:
             BadDescription: a reference leads nowhere, or there is too much of it.
@@ -103,7 +102,7 @@ class Schemas:
             written[key] = self._kept(value)
 
     def _kept(self, value: Any) -> Any:
-        """A value that stays as it is, once it is counted."""
+        """A value that is copied unchanged, after it is counted."""
         waiting = [value]
         while waiting:
             each = waiting.pop()
@@ -120,14 +119,14 @@ class Schemas:
         return value
 
     def _grow(self, chars: int) -> None:
-        """Count characters of the definition, which also take time."""
+        """Count characters of the definition, and the time that they take."""
         self._chars += chars
         if self._chars > MAX_CHARS:
             raise BadDescription(f"its definition has more than {MAX_CHARS:,} characters")
         self._document.references.spend(1 + chars // 16)
 
     def _outline(self, schema: Object) -> dict[str, Any]:
-        """What is left of a schema that is not written out."""
+        """The remainder of a schema that is not expanded."""
         self._document.references.spend(1)
         return {
             key: self._kept(value[:_TEXT_CHARS] if isinstance(value, str) else value)
@@ -144,7 +143,9 @@ class Schemas:
 
 
 def _as_2020(given: Object, written: dict[str, Any]) -> None:
-    """The few words that mean something else in OpenAPI 3.0; those of 3.1 have them as well."""
+    """Convert the few keywords that have another meaning in OpenAPI 3.0, also if they
+    occur in 3.1.
+    """
     for bound, word in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
         exclusive = written.get(word)
         if isinstance(exclusive, bool):
@@ -158,7 +159,7 @@ def _as_2020(given: Object, written: dict[str, Any]) -> None:
 
 
 def _require_only_shown(given: Object, written: dict[str, Any]) -> None:
-    """Let what is not shown not be required either."""
+    """Remove members from `required` that are not shown."""
     all_of, shown = given.get("properties"), written.get("properties")
     required: Any = written.get("required")
     if isinstance(all_of, dict) and isinstance(shown, dict) and isinstance(required, list):

@@ -1,6 +1,6 @@
-"""Values as OpenAPI writes them into a path, a query, a header or a cookie.
+"""OpenAPI parameter styles for paths, queries, headers and cookies.
 
-Owns: the styles of parameters (RFC 6570 and what OpenAPI adds). Does no I/O.
+Owns: the styles (RFC 6570 and OpenAPI's additions). Does no I/O.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _RESERVED = ":/?#[]@!$&'()*+,;="
 
 
 class BadArguments(Exception):
-    """The arguments do not make a request; says which, and what was expected."""
+    """Invalid arguments; the message says which, and what was expected."""
 
 
 def scalar_text(value: Any) -> str:
@@ -35,24 +35,24 @@ def scalar_text(value: Any) -> str:
 
 
 def members_of(value: Any) -> list[tuple[str, Any]]:
-    """The members of an object; those that are null are not there, as in RFC 6570."""
+    """The members of an object without those that are null, as in RFC 6570."""
     members = cast("dict[str, Any]", value).items()
     return [(name, item) for name, item in members if item is not None]
 
 
 def items_of(items: Any) -> list[Any]:
-    """A value as a list, without what is null."""
+    """The items of a list without null."""
     found = cast("list[Any]", items) if isinstance(items, list) else [items]
     return [item for item in found if item is not None]
 
 
 def percent_encoded(text: str) -> str:
-    """With nothing left that means something in a URL."""
+    """The text with every character encoded that has a meaning in URLs."""
     return quote(text, safe="")
 
 
 def in_cookie(parameter: Parameter, value: Any) -> list[str]:
-    """A parameter as `name=text`, once or several times.
+    """Encode a parameter as `name=text`, once or several times.
 
     Raises:
         BadArguments: a member of an object has a name that no cookie can have.
@@ -71,7 +71,7 @@ def in_cookie(parameter: Parameter, value: Any) -> list[str]:
 
 
 def in_path(parameter: Parameter, value: Any) -> str:
-    """A parameter as it takes its place in the path.
+    """Encode a parameter for its place in the path.
 
     Raises:
         BadArguments: nothing of it is left.
@@ -108,7 +108,7 @@ def _path_text(parameter: Parameter, value: Any) -> str:
 
 
 def in_query(parameter: Parameter, value: Any) -> list[str]:
-    """A parameter as `name=text`, once or several times."""
+    """Encode a parameter as `name=text`, once or several times."""
     safe = _RESERVED.replace("&", "").replace("#", "").replace("+", "")
 
     def encode(text: str) -> str:
@@ -121,8 +121,8 @@ def in_query(parameter: Parameter, value: Any) -> list[str]:
 
 
 def _deep(name: str, value: Any, *, repeat: bool) -> Iterator[tuple[str, Any]]:
-    """Names such as `filter[colour]` with their values, as deep as they go. OpenAPI says nothing of
-    what lies deeper, nor of lists: these have indices, `expand[0]`, as PHP and Stripe have them.
+    """Names such as `filter[colour]` with their values, at any depth. OpenAPI does not define
+    deeper levels or lists: lists get indices, `expand[0]`, like in PHP and at Stripe.
 
     Args:
         name: of the value.
@@ -148,7 +148,7 @@ def _nested(items: Any) -> bool:
 
 
 def _form(parameter: Parameter, value: Any, encode: Callable[[str], str]) -> list[tuple[str, str]]:
-    """Names and percent_encoded values of what travels as a form does."""
+    """Names and percent-encoded values of a parameter with the style `form`."""
     name = parameter.name
     if parameter.as_json or not isinstance(value, dict | list):
         return [(name, encode(scalar_text(value)))]
@@ -165,7 +165,7 @@ def _form(parameter: Parameter, value: Any, encode: Callable[[str], str]) -> lis
 
 
 def in_header(parameter: Parameter, value: Any) -> str:
-    """A parameter as the value of a header.
+    """Encode a parameter as the value of a header.
 
     Raises:
         BadArguments: no header can have it.

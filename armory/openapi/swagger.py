@@ -1,7 +1,7 @@
-"""Swagger 2.0 as OpenAPI 3.0.
+"""Converts Swagger 2.0 to OpenAPI 3.0.
 
-Owns: what of a description is written otherwise there: where the API is, parameters, bodies and
-forms. Schemas stay where they are, and as they are. Does no I/O.
+Owns: the parts that differ: servers, parameters, bodies and forms. Schemas stay where they are,
+unchanged. Does no I/O.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _LISTS: Mapping[str, tuple[str, bool]] = {
 
 
 def as_openapi(content: Object) -> dict[str, Any]:
-    """The same description but for its operations, of which each is written anew when it is read:
-    those that share their parameters would take as much memory as if they did not.
+    """Convert a description, except its operations. Each operation is converted when it is read:
+    shared parameters would otherwise be copied for all of them at once.
     """
     found = {**content, "openapi": "3.0.3", "servers": _servers(content)}
     del found["swagger"]
@@ -33,7 +33,7 @@ def as_openapi(content: Object) -> dict[str, Any]:
 def operation_as_openapi(
     content: Object, references: References, item: Object, operation: Object
 ) -> tuple[Object, Object]:
-    """(what counts of a path item, one of its operations).
+    """Convert one operation: (the relevant members of the path item, the operation).
 
     Args:
         content: the whole description.
@@ -125,13 +125,13 @@ def _parameter(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _written(given: Object, *, styles: bool = True) -> dict[str, Any]:
-    """How a list is written."""
+    """The style of a list."""
     style, explode = _LISTS.get(_text(given, "collectionFormat"), ("", False))
     return {"explode": explode, **({"style": style} if style and styles else {})}
 
 
 def _schema(given: Object, *, described: bool = False) -> dict[str, Any]:
-    """What a parameter says of its values, as a schema."""
+    """The schema of a parameter's values."""
     kept = {k: v for k, v in given.items() if k not in _ABOUT}
     if described and "description" in given:
         kept["description"] = given["description"]

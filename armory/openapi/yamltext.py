@@ -1,7 +1,7 @@
-"""YAML as JSON has it.
+"""Reads YAML as JSON values.
 
-Owns: which plain words mean something (those of YAML 1.2: `no` and `on` are texts, so are dates),
-and the bounds on reading. Does no I/O.
+Owns: which plain scalars have a type (those of YAML 1.2: `no`, `on` and dates are texts), and the
+limits on reading. Does no I/O.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _WORDS = (
 
 
 class _Loader(_Base):
-    """As `CSafeLoader`; what is no JSON value stays a text."""
+    """Like `CSafeLoader`, but scalars that are not JSON values stay texts."""
 
     yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
 
@@ -40,7 +40,7 @@ class _Loader(_Base):
         self._members = 0
 
     def flatten_mapping(self, node: Any) -> None:
-        """As the base has it; what `<<` puts in again and again is counted each time."""
+        """Like the base class, with a limit on what `<<` merges in."""
         super().flatten_mapping(node)
         self._members += len(node.value)
         if self._members > MAX_NODES:
@@ -53,7 +53,7 @@ for _kind, _pattern, _first in _WORDS:
 
 
 def read_yaml(text: bytes) -> Any:
-    """The value of a text.
+    """Parse a text.
 
     Raises:
         BadDescription: it is nested too deeply, or its aliases have no end.
@@ -72,7 +72,7 @@ def read_yaml(text: bytes) -> Any:
 
 
 def _check_levels(text: bytes) -> None:
-    """Refuse what is nested too deeply: libyaml would end the process, as it puts it together."""
+    """Reject deep nesting: libyaml would crash the process while it composes the document."""
     level = 0
     for event in yaml.parse(text, _Loader):
         if isinstance(event, yaml.CollectionStartEvent):
@@ -84,7 +84,7 @@ def _check_levels(text: bytes) -> None:
 
 
 def _plain(node: Any, seen: list[int]) -> Any:
-    """Keys are text; aliases that multiply are refused."""
+    """Convert keys to text; reject aliases that multiply."""
     seen[0] += 1
     if seen[0] > MAX_NODES:
         raise BadDescription(MULTIPLIED)

@@ -1,4 +1,4 @@
-"""What a client sends at once, before a message in it is decoded: how deep it is, whether a batch.
+"""Checks of a client's body before its messages are decoded: nesting, and batches.
 
 Owns: the refusal of bodies nested too deep, and opening batches. Never imports a transport.
 """
@@ -22,7 +22,7 @@ BATCH_BYTES = 32 << 20
 
 
 def check_depth(body: bytes, limit: int) -> None:
-    """Refuse what is nested too deep, before anything opens it.
+    """Refuse a body that is nested too deep, before anything decodes it.
 
     Raises:
         Malformed: it is nested deeper than `limit` levels.
@@ -32,7 +32,8 @@ def check_depth(body: bytes, limit: int) -> None:
 
 
 class DepthCheck:
-    """As `check_depth`, for bytes that arrive bit by bit: refused at the first piece too deep.
+    """As `check_depth`, for bytes that arrive piece by piece: refused at the first piece that is
+    too deep.
 
     Args:
         limit: levels that are allowed.
@@ -43,7 +44,7 @@ class DepthCheck:
         self._scan = DepthScan(limit)
 
     def feed(self, data: bytes) -> Iterator[None]:
-        """What comes next; one step for each piece of it.
+        """Check the next bytes; one step for each piece.
 
         Raises:
             Malformed: it is nested deeper than the limit.
@@ -68,7 +69,7 @@ def is_batch(body: bytes) -> bool:
 
 
 def batch_items(body: bytes, most: int = BATCH_ITEMS) -> Generator[None, None, list[Raw]]:
-    """The items of a batch, unopened, in steps.
+    """The items of a batch, undecoded, in steps.
 
     Raises:
         Malformed: no JSON, an empty array, or one of more than `most` messages.

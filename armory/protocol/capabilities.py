@@ -1,4 +1,4 @@
-"""What clients and servers declare: what a client answers, and the extensions of both.
+"""Capabilities: which questions a client answers, and the extensions of clients and servers.
 
 Owns: the requests that a server may make, what capabilities say of them, the names and settings of
 extensions, what of them is declared in a session. Never imports anything.
@@ -34,7 +34,7 @@ _ASKED_FOR = frozenset(CAPABILITY.values())
 
 
 def may_be_asked(capabilities: Mapping[str, Any]) -> bool:
-    """Whether a client with these capabilities answers anything that a server asks."""
+    """Whether a client with these capabilities answers any question of a server."""
     return not _ASKED_FOR.isdisjoint(capabilities)
 
 
@@ -51,7 +51,7 @@ HANDSHAKE = 128
 
 
 def answers_of(capabilities: Mapping[str, Any]) -> int:
-    """What a client with these capabilities answers, as bits: `ROOTS` and so on."""
+    """The questions that a client with these capabilities answers, as bits: `ROOTS` and so on."""
     found = ROOTS if "roots" in capabilities else 0
     if "sampling" in capabilities:
         modes = capabilities["sampling"]
@@ -67,13 +67,15 @@ def answers_of(capabilities: Mapping[str, Any]) -> int:
 
 
 def session_answers(capabilities: Mapping[str, Any]) -> int:
-    """As `answers_of`, of a client with a handshake: with `HANDSHAKE` where it answers anything."""
+    """As `answers_of`, for a client with a handshake: with `HANDSHAKE` where it answers
+    anything.
+    """
     found = answers_of(capabilities)
     return found | HANDSHAKE if found & ~APPS else found
 
 
 def declaration(answers: int) -> Mapping[str, Any]:
-    """The capabilities of a client that answers just these."""
+    """The capabilities of a client that answers exactly these questions."""
     declared: dict[str, Any] = {}
     if answers & (FORM | URL):
         kinds = (("form", FORM), ("url", URL))
@@ -88,11 +90,11 @@ def declaration(answers: int) -> Mapping[str, Any]:
 
 
 def declared_in_sessions(capabilities: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a client's capabilities is declared upstream where either side has a session: all but
+    """The client capabilities that are declared upstream where either side has a session: all but
     tasks.
 
-    Under `tasks`, a server would ask for the client's tasks by ids, and these are not kept apart by
-    server. The extension is of the modern era: its results mean nothing in a session.
+    Under `tasks`, a server would ask for the client's tasks by ids that are not kept apart by
+    server. The extension belongs to the modern era: its results mean nothing in a session.
     """
     declared = {name: value for name, value in capabilities.items() if name != "tasks"}
     extensions = declared.get("extensions")
@@ -103,7 +105,7 @@ def declared_in_sessions(capabilities: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def skills_settings(capabilities: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The settings of the skills extension (SEP-2640) where a server declares it, else None."""
+    """The settings of the skills extension (SEP-2640) if a server declares it, else None."""
     declared = capabilities.get("extensions")
     if not isinstance(declared, dict):
         return None
@@ -118,13 +120,13 @@ def declares_groups(capabilities: Mapping[str, Any]) -> bool:
 
 
 def declares_apps(capabilities: Mapping[str, Any]) -> bool:
-    """Whether a client renders interfaces of tools (MCP Apps)."""
+    """Whether a client renders user interfaces of tools (MCP Apps)."""
     declared = capabilities.get("extensions")
     return isinstance(declared, Mapping) and APPS_EXTENSION in declared
 
 
 def merged_skills_settings(servers: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """The settings of several servers together; None where none declares the extension.
+    """The combined settings of several servers; None where none declares the extension.
 
     Args:
         servers: the capabilities of each.

@@ -27,7 +27,7 @@ class RpcError(Exception):
 
 
 def method_not_found(method: str) -> RpcError:
-    """The error for a method that does not exist, or not for whoever asks."""
+    """The error for a method that does not exist, or not for this caller."""
     return RpcError(METHOD_NOT_FOUND, f"Method not found: {method[:200]}")
 
 

@@ -57,8 +57,8 @@ _BY_NAME = frozenset(("patternProperties", "dependentSchemas", "$defs", "definit
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds that an answer asks to wait before the next request; None where it says nothing, a
-    date, or more than any wait can be.
+    """The seconds in a `Retry-After` header; None where there is none, it is a date, or it is too
+    long to wait for.
 
     Args:
         headers: the answer's, looked up without regard to case.
@@ -68,7 +68,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def header_value(text: str) -> str:
-    """`text` where it survives as a header value, else its `=?base64?...?=` form."""
+    """`text` if it is a safe header value, else its `=?base64?...?=` form."""
     if not text or (_SAFE.fullmatch(text) and not text.startswith(_SENTINEL)):
         return text
     packed = base64.b64encode(text.encode("utf-8", "surrogatepass")).decode("ascii")
@@ -76,9 +76,9 @@ def header_value(text: str) -> str:
 
 
 def header_text(value: str | None) -> str | None:
-    """What `header_value` was made from; None for no header and for one that holds no text.
+    """The text that `header_value` encoded; None for no header and for an invalid encoding.
 
-    Only the canonical form of base64 counts, so that two values never mean the same text.
+    Only the canonical form of base64 counts, so that no two values mean the same text.
     """
     if value is None or not (value.startswith(_SENTINEL) and value.endswith(_END)):
         return value
@@ -92,7 +92,7 @@ def header_text(value: str | None) -> str | None:
 
 
 def rendered(value: Any) -> str | None:
-    """An argument as text for a header; None for what has none, like objects and null."""
+    """An argument as text for a header; None for types without one, like objects and null."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if not isinstance(value, str | int | float):
@@ -125,10 +125,10 @@ def declared_headers(schema: Mapping[str, Any]) -> dict[str, tuple[tuple[str, ..
 
 
 def annotation_problem(schema: object) -> str | None:
-    """Why a tool with this schema must not be offered over HTTP; None where nothing is wrong.
+    """Why a tool with this schema must not be offered over HTTP; None: nothing is wrong.
 
-    An annotation holds on a property that a chain of `properties` leads to, whose type is a string,
-    an integer or a boolean, and where it names a header that no other property names.
+    An annotation is valid on a property that a chain of `properties` leads to, whose type is
+    string, integer or boolean, and which names a header that no other property names.
     """
     seen: dict[str, str] = {}
     for path, node in schemas_in(schema):
@@ -162,8 +162,8 @@ def _flaw(node: Mapping[str, Any]) -> str | None:
 
 
 def unannotated(schema: Any) -> Any:
-    """A schema without `x-mcp-header` annotations, as it is shown to who need not send headers; the
-    same object where there are none.
+    """A schema without `x-mcp-header` annotations, for clients that need not send headers; the same
+    object where there are none.
     """
     return _without_key(schema) if HEADER_KEY_JSON in msgspec.json.encode(schema) else schema
 
@@ -186,7 +186,9 @@ def _without_key(node: Any) -> Any:
 
 
 def schemas_in(root: object) -> Iterator[tuple[tuple[str, ...] | None, dict[str, Any]]]:
-    """Every schema in `root` with its path of `properties`; None: something else leads there."""
+    """Every schema in `root` with its path of `properties`; None: something other than these leads
+    there.
+    """
     stack: list[tuple[tuple[str, ...] | None, object]] = [((), root)]
     while stack:
         path, node = stack.pop()

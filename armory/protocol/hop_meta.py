@@ -1,4 +1,4 @@
-"""The `_meta` that one hop adds: to a request toward an upstream, to a result toward a client.
+"""The `_meta` of one hop: added to requests toward an upstream and to results toward a client.
 
 Owns: putting it together around what passes through, without parsing that. Never imports a
 transport.
@@ -32,7 +32,7 @@ def _meta_members(raw: Raw | None) -> bytes:
 
 
 class MetaStamp:
-    """Builds the `_meta` of modern requests: what passes through plus what is the hop's own."""
+    """Builds the `_meta` of modern requests: what passes through, and this hop's own members."""
 
     def __init__(self, version: str, client_info: Mapping[str, Any]) -> None:
         own = {PROTOCOL_VERSION: version, CLIENT_INFO: client_info}
@@ -49,7 +49,7 @@ class MetaStamp:
         progress_token: int | None,
         traceparent: str | None = None,
     ) -> Raw:
-        """The object for `params._meta`.
+        """The value of `params._meta`.
 
         Args:
             passed: the caller's `_meta`, reserved keys already taken out.
@@ -74,7 +74,7 @@ class MetaStamp:
 def legacy_meta(
     passed: Raw | None, progress_token: int | None, traceparent: str | None = None
 ) -> Raw | None:
-    """`params._meta` for an upstream of the legacy era, or None when there is nothing in it."""
+    """`params._meta` for an upstream of the legacy era; None when it would be empty."""
     if traceparent is not None:
         passed = _traced(traceparent)
     if progress_token is None:
@@ -98,11 +98,11 @@ def _closed(parts: list[bytes], passed: Raw | None, progress_token: int | None) 
 
 
 def completing(outline: bytes, info: bytes) -> bytes | None:
-    """What takes the place of the last brace of a tool's result, so that it has what the modern era
-    wants; None where it cannot be told what is there already.
+    """The bytes that replace the last brace of a tool's result to add what the modern era requires;
+    None where it is unknown which members are there already.
 
-    A member before the last brace, or after the first one, is the result's own, and a key that
-    occurs nowhere is not there: so a large result need not be parsed.
+    A member before the last brace, or after the first one, belongs to the result itself, and a key
+    that occurs nowhere is absent: so a large result need not be parsed.
 
     Args:
         outline: the result without its long strings.

@@ -1,4 +1,4 @@
-"""What passes between a client's request and the link to an upstream.
+"""The interface between a client's request and the link to an upstream.
 
 Owns: the call, its reply, on whose behalf it goes, and the client as an upstream may reach it. The
 link itself is `upstreams.session.base.BaseLink`. Never imports a transport.
@@ -28,7 +28,7 @@ FOREVER_S = 10 * 365 * 86_400.0
 
 
 class ClientGone(Exception):
-    """The client that would have to answer is not there any more, or never could."""
+    """The client that would have to answer has disconnected, or cannot be asked at all."""
 
 
 class Refused(Exception):
@@ -72,7 +72,7 @@ class Reply(msgspec.Struct, gc=False):
 
     @property
     def parts(self) -> tuple[bytes | memoryview, ...]:
-        """The whole result, in pieces; `{}` where there is none."""
+        """The whole result, in parts; `{}` where there is none."""
         if self.result is None:
             return (b"{}",)
         view = memoryview(self.result)
@@ -80,28 +80,30 @@ class Reply(msgspec.Struct, gc=False):
 
     @property
     def outline(self) -> bytes:
-        """The result for looking through it: keys are all there, long strings need not be."""
+        """The result without its long strings, for inspection; all keys are there."""
         if self.short is None:
             self.short = b"" if self.result is None else outlined(self.result)
         return self.short
 
 
 class ClientChannel(Protocol):
-    """The client whose request is being served, as an upstream may see and reach it."""
+    """The channel to the client whose request is being served, for the upstream."""
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
-        """As the client declared them: with this request on modern, for the session on legacy."""
+        """The capabilities that the client declared: with this request in the modern era, for the
+        session in the legacy era.
+        """
         ...
 
     @property
     def log_level(self) -> str | None:
-        """The least severe level that it wants logged; None: no log messages."""
+        """The least severe level that the client wants logged; None: no log messages."""
         ...
 
     @property
     def progress_token(self) -> Raw | None:
-        """Its progress token, verbatim; None: it wants no progress."""
+        """The client's progress token, verbatim; None: it wants no progress."""
         ...
 
     async def notify(self, method: str, params: Params) -> None:
@@ -121,7 +123,7 @@ class ClientChannel(Protocol):
 
 
 class CancelReason(str):
-    """Why a request is cancelled, in the words of who does so: the message of the cancellation.
+    """The reason for cancelling a request, as the message of the cancellation.
 
     Attributes:
         meta: what is said besides; None: nothing.
@@ -131,8 +133,8 @@ class CancelReason(str):
 
     @classmethod
     def said(cls, params: Params) -> CancelReason | None:
-        """The reason in a `notifications/cancelled`, with what of its `_meta` passes on; None:
-        none.
+        """The reason in a `notifications/cancelled`, with the members of its `_meta` that pass on;
+        None: none.
         """
         given = members_or_none(params.get("_meta")) or {}
         passed = {key: raw for key, raw in given.items() if key not in HOP_KEYS}
@@ -145,8 +147,8 @@ class CancelReason(str):
 
 
 def cancelled_params(id: Raw, otherwise: str) -> Params:
-    """Parameters of `notifications/cancelled`, to be made while the exception that ends the request
-    is handled: it may carry the reason of whoever cancelled.
+    """Parameters of `notifications/cancelled`. Call it while the exception that ends the request is
+    being handled: it may carry the reason.
 
     Args:
         id: of the request.
@@ -173,7 +175,7 @@ original URI, and the request's `_meta`, which the upstream gets where it is tol
 
 
 class Hop(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
-    """What all calls of a link have in common, for those who measure: one object for all of them.
+    """What all calls of a link share, for measuring: one object for all of them.
 
     Attributes:
         version: the revision that is spoken; None: the call was not sent.
@@ -190,7 +192,7 @@ NOWHERE = Hop()
 
 
 class Sent(msgspec.Struct, frozen=True, gc=False):
-    """What the link says about one call that it sent; the last time, where it sent it twice.
+    """What the link reports about one call that it sent; of the last attempt, if there were two.
 
     Attributes:
         request_id: its JSON-RPC id; None: it was not sent.
@@ -247,7 +249,7 @@ class Call:
 
 
 class Owner(msgspec.Struct, frozen=True):
-    """On whose behalf a call goes upstream; the pool's isolation decides what of it counts.
+    """On whose behalf a call goes upstream; the pool's isolation decides which members count.
 
     Attributes:
         principal: the authenticated caller.
@@ -263,12 +265,12 @@ class Owner(msgspec.Struct, frozen=True):
     exposed: Callable[[ClientChannel, str], ClientChannel] | None = None
 
     def client_of(self, server: str) -> ClientChannel | None:
-        """How `server` may reach the client of the session outside its requests."""
+        """The channel by which `server` may reach the session's client outside requests."""
         if self.client is None or self.exposed is None:
             return self.client
         return self.exposed(self.client, server)
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
-        """What the client of the session declared."""
+        """The capabilities that the session's client declared."""
         return {} if self.client is None else self.client.capabilities

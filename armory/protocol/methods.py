@@ -78,7 +78,7 @@ LISTENED: Mapping[str, str] = MappingProxyType(
 
 
 def loud_enough(level: object, wanted: str | None) -> bool:
-    """Whether a message of `level` reaches a client that wants `wanted` or more.
+    """Whether a message of `level` reaches a client that wants `wanted` or more severe.
 
     An unknown level does, unless the client wants no log at all (None).
     """

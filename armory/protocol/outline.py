@@ -1,4 +1,4 @@
-"""Large JSON without its long strings: small enough to be looked through, the same in structure.
+"""Outlines of large JSON: the same structure without long strings, cheap to inspect.
 
 Owns: leaving strings out, and finding a place of the short form in the long one. A screenshot or a
 file in base64 is one string of a mebibyte; every search for a key and every parse of the envelope
@@ -52,8 +52,8 @@ class Condensed:
     cuts: tuple[tuple[int, int], ...]
 
     def whole(self, part: bytes, data: bytes | bytearray) -> Raw | None:
-        """The part of the long form that `part` of the short one stands for, as a view of `data`.
-        None where `part` stands there more than once.
+        """The part of the original that `part` of the short form stands for, as a view of `data`.
+        None where `part` occurs there more than once.
         """
         begin = self.text.find(part)
         if begin < 0 or not part or self.text.find(part, begin + 1) >= 0:
@@ -65,10 +65,10 @@ class Condensed:
 
 
 def condensed(data: bytes | bytearray) -> Condensed | None:
-    """The short form; None where no long string is to be left out, or too many quotes come before.
+    """The short form; None where no long string can be left out, or too many quotes come before.
 
-    Strings with escapes stay, and whatever a parser would refuse: what is left out needs no parser
-    to be known as valid. Whether the rest is JSON is for the parser of `text` to say.
+    Strings with escapes stay, and so does everything that a parser would refuse: only strings that
+    are known to be valid are left out. The parser of `text` checks the rest.
     """
     return at_once(condensing(data))
 
@@ -121,7 +121,7 @@ def _closing(data: bytes | bytearray, quote: int) -> int:
 def _plain(
     string: memoryview, data: bytes | bytearray, begin: int, end: int
 ) -> Generator[None, None, bool]:
-    """Whether the inside of a string is valid as it stands and has no escapes."""
+    """Whether the inside of a string is valid and has no escapes."""
     if data.find(b"\\", begin, end) >= 0:
         return False
     import numpy as np  # heavy: only for a long text
@@ -146,11 +146,11 @@ def _plain(
 
 
 def outlined(result: Raw) -> bytes:
-    """A result for looking through: itself where it is small, else without its long strings.
+    """A result for inspection: itself where it is small, else without its long strings.
 
-    Keys and what is beside long texts stay, except the inside of a large `structuredContent`, which
-    belongs to the tool alone, and of what is still long. What cannot be taken apart stays whole; of
-    what has too many members there is none, as it passes as it came.
+    Keys and short values stay, except the inside of a large `structuredContent`, which only
+    concerns the tool. What cannot be split stays whole; a result with too many members has no
+    outline, since it passes unchanged.
     """
     view = memoryview(result)
     if len(view) < LARGE_BYTES:  # most are: what is read whole takes no steps
@@ -189,7 +189,7 @@ def _without_texts(text: Raw) -> Generator[None, None, bytes]:
 
 
 def has_links(raw: Raw | bytes) -> bool:
-    """Whether one of `LINKS` is in it, so that there may be a name to map."""
+    """Whether one of `LINKS` occurs in it, so that there may be a name to map."""
     view = memoryview(raw)
     if len(view) > PIECE_BYTES:  # a look through all of it would keep the interpreter
         return at_once(_link_in(view)) is not None
@@ -216,7 +216,7 @@ def _link_in(view: memoryview) -> Generator[None, None, bytes | None]:
 
 
 def _short_items(listed: Raw) -> Generator[None, None, Raw]:
-    """A list without the long texts in its items; one of very many has them, and stays whole."""
+    """A list without the long strings in its items; a very long list stays whole."""
     try:
         items = yield from items_in_steps(listed, _ITEMS)
     except TooWide:
@@ -233,7 +233,7 @@ def _short_items(listed: Raw) -> Generator[None, None, Raw]:
 
 
 def _short(item: Raw) -> Generator[None, None, Raw | dict[str, Any]]:
-    """An item without its long texts; of one with too many members whether it has `LINKS`."""
+    """An item without its long strings; for one with too many members, whether it has `LINKS`."""
     if len(memoryview(item)) <= _LONG:
         return item
     try:

@@ -1,4 +1,4 @@
-"""JSON that stays bytes: objects opened one level at a time.
+"""JSON that stays bytes: objects are decoded one level at a time.
 
 Owns: the codecs that every room shares, and how much is opened of what somebody sent. Never imports
 the messages that are made of it.
@@ -68,8 +68,8 @@ def reading(
     decode: Callable[[bytes], _Struct],
     values: Collection[str],
 ) -> Generator[None, None, _Struct]:
-    """A large message in steps: decoded without its long values, each of which is put in its place
-    as it came.
+    """Decode a large message in steps: without its long values, which are put in their places
+    verbatim.
 
     Args:
         raw: the message.
@@ -111,7 +111,7 @@ def _is_long(raw: Raw | None) -> bool:
 
 
 def few_items(raw: Raw | bytes, most: int) -> list[Raw]:
-    """The items of a JSON array that may have no more than `most`, each verbatim.
+    """The items of a JSON array of at most `most`, each verbatim.
 
     Raises:
         msgspec.DecodeError: not an array (or not JSON); `TooWide`: it has more.
@@ -150,7 +150,7 @@ def opening_or_none(raw: Raw | None) -> Generator[None, None, dict[str, Raw] | N
 
 
 def need_members(raw: Raw) -> dict[str, Raw]:
-    """The members of what an upstream answered, of which the caller may see a part.
+    """The members of an upstream's answer of which the caller may see only a part.
 
     Raises:
         RpcError: it is no object, or too wide to be opened: all of it would be shown.
@@ -172,7 +172,7 @@ def value(raw: Raw | bytes) -> Any:
 
 
 def few_values(raw: Raw) -> Any:
-    """The JSON value, decoded whole, that somebody sent where a text or a short list belongs.
+    """The JSON value, fully decoded, where a string or a short list belongs.
 
     Raises:
         msgspec.DecodeError: not JSON; `TooWide`: it has more values than any such list.
@@ -184,8 +184,8 @@ def few_values(raw: Raw) -> Any:
 
 
 def scalar(raw: Raw | None) -> Any:
-    """A string, number or boolean; None for anything else. Longer ones than the protocol has are
-    not decoded: the sender chooses what stands there.
+    """A string, number or boolean; None for anything else, and for longer values than the protocol
+    has (the sender chooses what stands there).
     """
     if raw is None or len(memoryview(raw)) > _SCALAR_BYTES:
         return None
@@ -213,8 +213,8 @@ def pack(value: Any) -> Raw:
 
 
 def pack_large(members: Mapping[str, Raw]) -> Raw:
-    """As `pack`, in a thread: `bytes.join` lets go of the interpreter where it joins nothing but
-    bytes, and more than a mebibyte of them.
+    """As `pack`, in a thread: `bytes.join` releases the GIL when it joins only bytes, and more than
+    a mebibyte of them.
     """
     parts = [b"{"]
     for name, raw in members.items():
@@ -276,8 +276,8 @@ def need_value(raw: Raw, where: str) -> Any:
 
 
 def values_at(raw: Raw | None, paths: Iterable[Path]) -> dict[Path, Any]:
-    """The decoded values at paths of names in an object, however many members that has; without
-    those that are not there, cannot be read, or are longer than a header could be.
+    """The decoded values at paths of names in an object of any size; without those that are absent,
+    cannot be decoded, or are longer than a header could be.
     """
     found: dict[Path, Any] = {}
     stack = [(raw, [(path, path) for path in paths if path])]
@@ -296,8 +296,8 @@ def values_at(raw: Raw | None, paths: Iterable[Path]) -> dict[Path, Any]:
 
 
 def _named(raw: Raw | None, names: Sequence[str]) -> dict[str, Raw]:
-    """The members of these names. Of a large object the others do not become objects: that takes
-    2 ms for each MiB, and with 64 names ten times as long.
+    """The members of these names. The other members of a large object are skipped: decoding them
+    takes 2 ms for each MiB, with 64 names ten times as long.
     """
     if raw is None or len(memoryview(raw)) <= _OPENED_BYTES or len(names) > _NAMED:
         opened = members_or_none(raw) or {}
@@ -313,7 +313,7 @@ def _named(raw: Raw | None, names: Sequence[str]) -> dict[str, Raw]:
 
 
 def brief(value: object) -> str:
-    """What somebody sent, for a message about it: JSON as it came, cut after 80 characters."""
+    """A value for an error message: JSON as it came, cut after 80 characters."""
     raw = memoryview(value) if isinstance(value, Raw) else encode(value)
     text = str(raw[:400], "utf-8", "replace")
     return text if len(text) <= 80 else f"{text[:77]}..."

@@ -1,4 +1,4 @@
-"""What happens on a session with an upstream outside any request, and who observes it.
+"""Events on an upstream session outside any request, and their observers.
 
 Owns: the events, on their way from a link through its pool to the supervisor and the gateway. Never
 imports a transport.
@@ -21,12 +21,12 @@ that one client has to itself (`Placing.key_of`)."""
 
 
 def is_of_one_client(owner: str) -> bool:
-    """Whether one client has an upstream session with this key to itself."""
+    """Whether the upstream session with this key belongs to one client alone."""
     return _WITHIN in owner
 
 
 def principal_of(owner: str) -> str:
-    """The key of the principal of that client; "" where the session is not one client's."""
+    """The principal's key of that client; "" where the session is not one client's."""
     return owner.rpartition(_WITHIN)[0]
 
 
@@ -47,13 +47,13 @@ class Notified:
 
     @property
     def list_changed(self) -> bool:
-        """Whether it says that one of the upstream's lists differs from now on."""
+        """Whether it announces that one of the upstream's lists has changed."""
         return self.method.endswith("/list_changed")
 
 
 @dataclass(frozen=True, slots=True)
 class Renewed:
-    """The session began anew behind the same link: lists may differ.
+    """The session was replaced behind the same link: lists may differ.
 
     Attributes:
         server, owner: as in `Notified`.
@@ -65,7 +65,7 @@ class Renewed:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The session ended by itself; tells so once, and not where the gateway closed it.
+    """The session ended by itself (not closed by the gateway); reported once.
 
     Attributes:
         server, owner: as in `Notified`.
@@ -96,8 +96,8 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """All sessions with an upstream are replaced by new ones, which know nothing yet of what the
-    old ones were told; or it is gone.
+    """All sessions with an upstream were replaced by new ones without the old ones' subscriptions;
+    or the upstream is gone.
 
     Attributes:
         server: key of the upstream.
@@ -110,25 +110,25 @@ SessionEvent = Notified | Renewed | Lost | Ended | Replaced
 
 
 class SessionObserver(Protocol):
-    """Who is told what happens on sessions; on the event loop, and must neither block nor raise."""
+    """Observes upstream sessions; called on the event loop, must neither block nor raise."""
 
     def on_session_event(self, event: SessionEvent) -> None:
-        """Something happened."""
+        """Handle an event."""
         ...
 
 
 class SessionObservers:
-    """Tells several observers, in the order in which they were added."""
+    """Notifies several observers, in the order in which they were added."""
 
     def __init__(self) -> None:
         self._observers: list[SessionObserver] = []
 
     def add(self, observer: SessionObserver) -> None:
-        """Tell this one, too, from now on."""
+        """Add an observer."""
         self._observers.append(observer)
 
     def remove(self, observer: SessionObserver) -> None:
-        """Tell it no more."""
+        """Remove an observer."""
         self._observers.remove(observer)
 
     def on_session_event(self, event: SessionEvent) -> None:

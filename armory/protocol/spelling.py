@@ -1,5 +1,5 @@
-"""Names of parameters in another case than the protocol's: to servers in Go, C# or C they may be
-the same, and the one that comes last counts.
+"""Parameter names in another case: for servers in Go, C# or C they may equal the protocol's, and
+the last one wins.
 
 Owns: which names are told apart from that, and refusing the others. What is decided on `name` must
 not be done to `Name`. Pure.
@@ -39,7 +39,7 @@ _LONGEST = 2 * max(map(len, _NAMES))
 
 
 def refuse_other_case(members: Mapping[str, Raw], where: str) -> None:
-    """Refuse members that some servers would take for ones that are decided on.
+    """Refuse members that some servers would take for ones on which decisions are made.
 
     Args:
         members: of an object that goes to a server.

@@ -1,4 +1,4 @@
-"""What upstreams send, decoded: envelopes in, values untouched.
+"""Decodes messages of upstreams, tolerantly; values stay verbatim.
 
 Owns: decoding that saves what it can. Text that is no UTF-8, lone surrogates, levels without end
 and members of the wrong kind cost what they stand in, not the answer that a client waits for; ids
@@ -41,7 +41,7 @@ DEEPEST = 512
 
 
 class UnreadableMessage(Exception):
-    """What came is no JSON-RPC message."""
+    """The data is no JSON-RPC message."""
 
 
 class UpstreamMessage(msgspec.Struct, gc=False):
@@ -56,20 +56,20 @@ class UpstreamMessage(msgspec.Struct, gc=False):
 
     @property
     def answers(self) -> bool:
-        """Whether it may be an answer, though perhaps an empty one. A line of log may be JSON with
-        an `id` of its own.
+        """Whether it may be a response, perhaps an empty one. A log line may be JSON with an `id`
+        of its own.
         """
         said = (self.result, self.error, self.jsonrpc)
         return any(member is not ABSENT for member in said)
 
     @property
     def failed(self) -> bool:
-        """Whether it says what went wrong; some servers say beside each result that nothing did."""
+        """Whether it is an error; some servers send `"error": null` beside each result."""
         return self.error is not ABSENT and self.error != NULL
 
 
 class OutlinedMessage(UpstreamMessage, gc=False):
-    """A large answer, read without going through its long strings.
+    """A large response, decoded without its long strings.
 
     Attributes:
         outline: the result without them; see `protocol.outline`.
@@ -79,7 +79,7 @@ class OutlinedMessage(UpstreamMessage, gc=False):
 
 
 class TruncatedMessage(UpstreamMessage, gc=False):
-    """A message that was nested too deep: without what stood below `DEEPEST` levels."""
+    """A message that was nested too deep, without what was below `DEEPEST` levels."""
 
 
 _VALUES = ("params", "result", "error", "jsonrpc")
@@ -104,7 +104,7 @@ def decode(data: bytes | bytearray) -> list[UpstreamMessage]:
 def decoding(
     data: bytes | bytearray,
 ) -> Generator[None, None, list[UpstreamMessage]]:
-    """The same in steps, between which others have their turn: see `outline.condensing`.
+    """As `decode`, in steps between which other tasks run: see `outline.condensing`.
 
     Raises:
         UnreadableMessage: as `decode`.
@@ -175,7 +175,7 @@ def _read_in_steps(
 def _rescuing(
     data: bytes | bytearray, why: Exception
 ) -> Generator[None, None, list[UpstreamMessage]]:
-    """What can be read of it all the same, in steps.
+    """What can be decoded of it all the same, in steps.
 
     Raises:
         UnreadableMessage: nothing can.
@@ -235,8 +235,8 @@ def _large(data: bytes | bytearray) -> Generator[None, None, OutlinedMessage | N
 
 
 def own_id(said: object) -> int | None:
-    """The gateway's integer id or progress token that an upstream sent back, also as text or float,
-    as some do and SDKs accept. None: it is none of these.
+    """The gateway's integer id or progress token that an upstream sent back; also as text or float,
+    as some servers do and SDKs accept. None: none of these.
     """
     if type(said) is int:
         return said

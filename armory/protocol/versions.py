@@ -1,4 +1,4 @@
-"""Protocol revisions, oldest first, and what each of them began.
+"""Protocol revisions, oldest first, and what each of them introduced.
 
 Owns: the names of the revisions. Never imports anything.
 """

@@ -1,4 +1,4 @@
-"""What a ranker sees of a query: its subqueries, scored over the same candidate tools.
+"""The features of a query for rankers: its subqueries, scored over the same candidate tools.
 
 Owns: `Subquery`, `CandidateFeatures` and the statistics that stand beside them. Never imports an
 embedder, an index or a ranker.
@@ -36,7 +36,7 @@ NO_MOMENTS = Moments(0.0, 0.0)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Subquery:
-    """One text that is searched for.
+    """One text to search for.
 
     Attributes:
         text: a text of the query, or a clause of one.
@@ -70,7 +70,7 @@ class Subquery:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CandidateFeatures:
-    """Everything known of one query over its candidate tools.
+    """All features of one query over its candidate tools.
 
     Attributes:
         subqueries: the whole texts first in the caller's order, then clauses; empty only where
@@ -144,7 +144,7 @@ def greatest(values: Sequence[FloatArray]) -> FloatArray:
 
 @cache
 def nothing() -> CandidateFeatures:
-    """Of a query that had nothing to search: no candidate, no subquery."""
+    """The features of a query without anything to search: no candidate, no subquery."""
     return CandidateFeatures(
         subqueries=(),
         records=(),

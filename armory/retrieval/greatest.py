@@ -1,4 +1,4 @@
-"""The value from which on scores are among the greatest of many, without sorting them.
+"""A threshold for the greatest of many scores, found without sorting them.
 
 Owns: `cutoff`. Pure NumPy; never imports anything of Armory.
 """

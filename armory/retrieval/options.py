@@ -1,4 +1,4 @@
-"""What retrieval is told by whoever configures it, as plain values.
+"""The options of retrieval, as plain values.
 
 Owns: the options of parts that live outside the process or on disk, the limits of an answer, and
 every default that `armory.yaml` and the library share. Never imports a part, nor numpy: the
@@ -57,7 +57,7 @@ class QdrantSettings:
 
 @dataclass(frozen=True, slots=True)
 class PartOptions:
-    """What an embedder or an index may need beyond its name; each takes what concerns it.
+    """Options of embedders and indexes beyond the name; each uses its own.
 
     Attributes:
         openai: for models over HTTP.
@@ -72,7 +72,7 @@ class PartOptions:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What may be shown.
+    """How many tools are shown, and from which score on.
 
     Attributes:
         threshold: least score (or raw score) of a shown tool; 0 is a threshold too. None: the best
@@ -98,7 +98,7 @@ class Limits:
     min_cosine: float | None = None
 
     def of(self, query: Query) -> Limits:
-        """These limits with what the query sets itself; its threshold is meant exactly."""
+        """These limits with the query's own; the query's threshold is exact."""
         limits = self
         if query.threshold is not None:
             limits = replace(limits, threshold=query.threshold, exact=True)

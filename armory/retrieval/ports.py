@@ -1,4 +1,4 @@
-"""The seams inside retrieval: embedder, index, statistics and memory of use.
+"""The interfaces within retrieval: embedder, index, statistics and memory of use.
 
 Owns: their Protocols and the values that cross them. Never imports anything of retrieval.
 
@@ -40,13 +40,13 @@ class Embedder(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Let connections and threads go."""
+        """Close connections and threads."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """What is embedded of a query: a text, or the characters of a span of it (start, end)."""
+    """A text to embed: a whole query, or the characters of a span of it (start, end)."""
 
     text: str
     span: tuple[int, int] | None = None
@@ -68,7 +68,7 @@ class ClauseReader(Protocol):
 
 @runtime_checkable
 class LanguageBound(Protocol):
-    """An embedder that says which languages its model reads."""
+    """An embedder that states which languages its model reads."""
 
     @property
     def english_only(self) -> bool:
@@ -109,7 +109,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VectorHits:
-    """What the dense side found for m query vectors.
+    """The dense hits for m query vectors.
 
     Attributes:
         rows: (c,) candidate rows, ascending.
@@ -188,7 +188,7 @@ class Sampling(Protocol):
 
 
 class VectorIndex(Protocol):
-    """Where vectors live. Several vectors a tool; the best one counts."""
+    """A vector store. A tool may have several vectors; the best one counts."""
 
     async def stored(self, rows: Sequence[Row]) -> Mapping[str, str]:
         """Digest by key of what is in the store already; at least of those of `rows` that are."""
@@ -210,13 +210,13 @@ class VectorIndex(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Let files and connections go."""
+        """Close files and connections."""
         ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UsageArrays:
-    """(r,) float32 in [0, 1] each: what calls of r tools have shown."""
+    """Usage statistics of r tools; (r,) float32 in [0, 1] each."""
 
     popularity: FloatArray
     history: FloatArray
@@ -239,7 +239,7 @@ class UsageSource(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recalled:
-    """What memory of use says to m query vectors.
+    """What memory of use knows about m query vectors.
 
     Attributes:
         names: exposed names of the t tools that have enough past queries.

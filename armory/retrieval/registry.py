@@ -107,7 +107,7 @@ def load_calibration(path: Path | str | None) -> Mapping[str, Any] | None:
 
 @dataclass(frozen=True, slots=True)
 class RetrievalOptions:
-    """A retriever in plain values.
+    """The options of a retriever, as plain values.
 
     Attributes:
         model: see `make_embedder`.
@@ -141,7 +141,7 @@ def build_retriever(
     on_progress: Callable[[int, int], None] | None = None,
     on_written: Callable[[], None] | None = None,
 ) -> Retriever:
-    """Put a retriever together. Nothing is loaded or connected yet.
+    """Assemble a retriever. Nothing is loaded or connected yet.
 
     Args:
         options: plain values; default: everything embedded.

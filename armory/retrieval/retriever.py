@@ -1,9 +1,9 @@
-"""The retriever: index tools, then answer queries inside a visible set.
+"""The retriever: indexes tools, then answers queries within a visible set.
 
-Owns: the straight line of a search, and the snapshot that is served. What a query looks for is in
-`search.scope`, its candidates in `search.candidates`, their scores in the ranker, what is shown of
-them in `ranking.answer`, indexing again after a loss in `search.recovery`. Never imports policy,
-upstreams, a concrete embedder, index or ranker.
+Owns: the main path of a search, and the snapshot that is served. `search.scope` prepares a query,
+`search.candidates` finds its candidates, the ranker scores them, `ranking.answer` cuts the result,
+`search.recovery` indexes again after a loss. Never imports policy, upstreams, a concrete embedder,
+index or ranker.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ _PERSONAL = "multi_factor"
 
 
 class Retriever:
-    """Tool retrieval over one catalog. One event loop; `async with` or `aclose()` when done.
+    """Tool retrieval over one catalog. For one event loop; use `async with`, or `aclose()` when
+    done.
 
     Args:
         embedder: None: words only.
@@ -128,7 +129,7 @@ class Retriever:
 
     @property
     def embedder(self) -> Embedder | None:
-        """What makes the vectors; None: words only."""
+        """The embedder; None: lexical search only."""
         return self._embedder
 
     @property
@@ -140,16 +141,16 @@ class Retriever:
 
     @property
     def tools(self) -> Sequence[ToolRecord]:
-        """What is searched now."""
+        """The tools that are searched now."""
         return self._snapshot.records if self._snapshot is not None else ()
 
     def examples(self, tool: ToolRecord) -> tuple[str, ...]:
-        """The queries that a model wrote for a tool which is searched now."""
+        """The queries that a model generated for an indexed tool."""
         return self._indexer.examples(tool)
 
     @property
     def degraded(self) -> str | None:
-        """What searching lacks at the moment, or None."""
+        """Why searching is degraded now, or None."""
         return self._problem or self._dense.problem or None
 
     @property
@@ -160,7 +161,7 @@ class Retriever:
         return not self._dense.watch.problem
 
     async def check_store(self) -> str:
-        """Ask the vector store, whatever is known of it; what is wrong with it, "" for nothing."""
+        """Probe the vector store now; returns the problem, or ""."""
         if self._index is not None:
             try:
                 await self._index.stored(())
@@ -177,7 +178,7 @@ class Retriever:
         *,
         explain: bool = False,
     ) -> Selection:
-        """The tools that the query wants, under the configured limits and its own.
+        """Find tools for a query, under the configured limits and its own.
 
         Args:
             query: texts and overrides.
@@ -253,7 +254,7 @@ class Retriever:
         return Ranking(features, scores, order, ranker, self._tokens, lacking(lost, awaited))
 
     def _awaited(self, scope: Scope, visible: VisibleSet | None) -> str | None:
-        """That some of the tools cannot be found yet, or None."""
+        """A message that some of the tools cannot be found yet, or None."""
         if not self._lock.locked():
             return None
         every = len(self._tools if visible is None else visible)
@@ -263,7 +264,7 @@ class Retriever:
         return f"incomplete: {awaited:,} of {every:,} tools are still being indexed"
 
     async def _scope(self, query: Query, snapshot: Snapshot, rows: IntArray | None) -> Scope:
-        """What the query looks for; what may take long is done off the event loop."""
+        """Prepare the query; slow parts run off the event loop."""
         find = partial(scope_of, query, snapshot, rows, into_english=self._into_english)
         if is_short(query) and not (self._into_english and any(map(takes_long, query.texts))):
             return find()
@@ -287,7 +288,7 @@ class Retriever:
             ) from None
 
     async def embed(self, texts: Sequence[str]) -> FloatArray:
-        """(n, d) query vectors, as searches for the same texts have them.
+        """(n, d) query vectors, the same as searches for these texts use.
 
         Raises:
             BackendError: there is no embedder, or it failed.
@@ -309,7 +310,7 @@ class Retriever:
     async def index(
         self, tools: Sequence[ToolRecord], outdated: Callable[[], bool] | None = None
     ) -> IndexReport:
-        """Make exactly these tools searchable. What did not change is not embedded again.
+        """Make exactly these tools searchable. Unchanged tools are not embedded again.
 
         The last snapshot is served meanwhile; the first time, and when much is new, words are
         searchable at once. A failing model or store leaves words searchable and is tried again in

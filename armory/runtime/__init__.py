@@ -1,4 +1,4 @@
-"""Startup: the only room that turns configuration into objects, and their order.
+"""Startup: the only room that builds objects from the configuration, in order.
 
 Owns: the public names, imported when they are first asked for: a command that only checks a
 configuration loads no gateway.

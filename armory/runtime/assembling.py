@@ -1,4 +1,4 @@
-"""What is behind a gateway's ports: the order in which it opens and closes.
+"""Opens and closes everything behind a gateway's ports, in order.
 
 Owns: `assembled`. Never makes a part itself.
 """
@@ -30,9 +30,10 @@ async def assembled(
     trusted: bool = False,
     on_progress: Progress | None = None,
 ) -> Runtime:
-    """A gateway that runs until `stack` unwinds, which drains and closes in reverse.
+    """A gateway that runs until `stack` unwinds, which drains it and closes everything in reverse
+    order.
 
-    Upstreams begin to connect, then it is served, so that health says from the start what is
+    Upstreams begin to connect before it is served, so that health checks say from the start what is
     missing.
 
     Args:
@@ -74,7 +75,7 @@ async def assembled(
 
 
 async def _open_agent(runtime: Runtime, stack: AsyncExitStack) -> None:
-    """Open the retrieval agent where it is enabled; closed when `stack` unwinds.
+    """Open the retrieval agent if it is enabled; `stack` closes it.
 
     Raises:
         ConfigError: its folder of documents, or a parser for it, is missing.

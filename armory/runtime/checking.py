@@ -1,4 +1,4 @@
-"""Every problem of a configuration at once: its own, and those that building from it would meet.
+"""Finds all problems of a configuration at once: in the file, and in the parts built from it.
 
 Owns: joining the two, and which parts are asked. Opens nothing, connects to nothing, loads no
 model; what a part needs is imported only where the configuration asks for it.
@@ -24,7 +24,7 @@ _WHO_MAY_CONNECT = (("security",), ("server", "host"))
 
 
 def checked(path: File, text: str | None = None) -> Loaded:
-    """A configuration that a gateway can be built from.
+    """Load a configuration from which a gateway can be built.
 
     Args:
         path: its file.
@@ -57,7 +57,7 @@ def checked(path: File, text: str | None = None) -> Loaded:
 
 
 def check_address(loaded: Loaded) -> None:
-    """See that a checked configuration holds at another address than its own as well.
+    """Check that a valid configuration is still valid with another address to listen on.
 
     Args:
         loaded: with that address in it.
@@ -71,7 +71,7 @@ def check_address(loaded: Loaded) -> None:
 
 
 def _parts(loaded: Loaded, wrong: Collection[Path]) -> Iterator[ConfigError]:
-    """What the parts of a gateway would refuse when they are made."""
+    """Collect the errors of all parts of a gateway."""
     for check, needs in _PARTS:
         if any(_overlap(need, bad) for need in needs for bad in wrong):
             continue
@@ -178,12 +178,12 @@ _PARTS: tuple[tuple[Callable[[Loaded], None], tuple[Path, ...]], ...] = (
 
 
 def _overlap(one: Path, other: Path) -> bool:
-    """Whether one of two places is the other, or within it."""
+    """Whether two paths are the same, or one contains the other."""
     return one[: len(other)] == other or other[: len(one)] == one
 
 
 def _follows(inner: Path, wrong: Collection[Path]) -> bool:
-    """Whether a problem may only be there because a wrong value was taken out."""
+    """Whether a problem may only be a consequence of removing a wrong value."""
     if inner[:1] == ("security",):
         return any(bad[: len(part)] == part for bad in wrong for part in _WHO_MAY_CONNECT)
     return any(_overlap(inner, bad) for bad in wrong)

@@ -1,4 +1,4 @@
-"""What metrics read off a running gateway.
+"""Reads the values of metrics from a running gateway.
 
 Owns: turning the state of the rooms into figures. Changes nothing.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Figures:
-    """The state of one gateway, read when it is asked for.
+    """The state of one gateway, read on demand.
 
     Args:
         pool, supervisor: give the upstreams; functions, since they exist later.
@@ -60,7 +60,7 @@ class Figures:
         self.metrics = Metrics(self._upstreams, self._clients, self._stores, lambda: self.refused())
 
     def watch_audit(self, audit: AuditLog) -> None:
-        """Show the audit's figures, too."""
+        """Include the audit's metrics."""
         self.metrics.watch_audit(
             lambda: AuditFigures(
                 audit.written, audit.dropped, len(audit), audit.failing is not None
@@ -72,7 +72,7 @@ class Figures:
         return await self.metrics.text_in_turns(), CONTENT_TYPE
 
     def _stores(self) -> dict[str, bool]:
-        """Whether each store outside this process answers."""
+        """Whether each external store answers."""
         retriever, watch = self._retriever(), self._shared
         there = {
             "database": None if self._database is None else not self._database(),

@@ -79,7 +79,7 @@ class Limits:
         self.away: str | None = None
 
     def reconfigure(self, config: Config) -> None:
-        """Other rules; what was counted stays."""
+        """Apply other rules; counts stay."""
         self._rate = rate_of(config)
         self._quotas = quotas_of(config)
 
@@ -93,7 +93,7 @@ class Limits:
             await self._taken(Demand(principal.owner, principal.person, self._rate))
 
     async def searching(self, principal: Principal) -> None:
-        """Count one search whose request was counted already.
+        """Count one search of a request that was counted already.
 
         Raises:
             QuotaExceeded: the caller's searches of today are used up.
@@ -132,7 +132,9 @@ class Limits:
         return Demand(principal.owner, principal.person, self._rate, per_day, slots)
 
     async def _taken(self, demand: Demand) -> Hold | None:
-        """Take everything, or raise; what gives the slot back, where one was taken."""
+        """Take everything, or raise; returns the function that releases the slot, where one was
+        taken.
+        """
         shared = self._shared
         if shared is not None and self._clock() >= self._again_at:
             try:
@@ -150,7 +152,7 @@ class Limits:
         return self._result(demand, self._local.take(demand), self._local.give_back)
 
     async def _until_back(self, shared: SharedCounts) -> None:
-        """Ask until Redis counts again: perhaps nobody calls meanwhile."""
+        """Probe until Redis counts again, even if nobody calls meanwhile."""
         while True:
             await asyncio.sleep(_AGAIN_S)
             if self.away is None:
@@ -168,7 +170,7 @@ class Limits:
             self.away = None
 
     async def close(self) -> None:
-        """Look after nothing any more."""
+        """Stop probing."""
         await stop(self._probing)
 
     def _result(
@@ -181,7 +183,7 @@ class Limits:
 
 
 def refusal(demand: Demand, taken: Taken) -> RateLimited:
-    """What the caller is told of a demand that was not met."""
+    """The error for a demand that exceeds a limit."""
     wait_s = taken.wait_s
     if taken.exceeded == "rate" and demand.rate is not None:
         return RateLimited(
@@ -218,7 +220,7 @@ def _per_day(quota: Quota, kind: Counted) -> int | None:
 
 
 def rate_of(config: Config) -> Rate | None:
-    """What `security.rate_limit` says."""
+    """The settings of `security.rate_limit`."""
     block = config.security.rate_limit
     if block is None:
         return None
@@ -226,7 +228,7 @@ def rate_of(config: Config) -> Rate | None:
 
 
 def quotas_of(config: Config) -> Quotas:
-    """What `security.quotas` says."""
+    """The settings of `security.quotas`."""
     return Quotas(
         [
             Quota(tuple(rule.who), rule.calls_per_day, rule.searches_per_day, rule.concurrency)

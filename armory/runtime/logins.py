@@ -1,4 +1,4 @@
-"""Logging a person in at an upstream: `armory login`.
+"""Logging a person in at an upstream, for `armory login`.
 
 Owns: finding the upstream's grant and going through with it. How the person is sent to a page is
 the caller's business.
@@ -27,7 +27,7 @@ from armory.upstreams.transports.tls import asking_for_tokens
 async def log_in(
     loaded: Loaded, server: str, redirect_uri: str, visit: Visit, person: str | None = None
 ) -> str:
-    """Log in at an upstream and keep the login; gives the authorization server's name.
+    """Log in at an upstream and store the login; returns the authorization server's name.
 
     Args:
         loaded: the configuration.
@@ -54,7 +54,7 @@ async def log_in(
 
 
 async def log_out(loaded: Loaded, server: str, person: str | None = None) -> bool:
-    """Forget a login, and give its tokens back where that can be done; whether there was one.
+    """Delete a login, and revoke its tokens if possible; returns whether there was one.
 
     Raises:
         ConfigError: there is no such upstream, or nobody (or no single person) logs in there.

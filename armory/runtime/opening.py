@@ -31,11 +31,11 @@ async def open_runtime(
     on_progress: Progress | None = None,
     on_listening: Callable[[Listening], None] | None = None,
 ) -> AsyncGenerator[Runtime]:
-    """A running gateway for as long as the context lasts.
+    """A running gateway, for as long as the context lasts.
 
     The port is bound before anything is started, so that a taken one starts nothing, and accepts
-    connections: `/healthz` is answered from then on, whatever else is asked waits for the gateway;
-    requests to MCP endpoints wait for the first snapshot as well.
+    connections: `/healthz` is answered from then on, other requests wait for the gateway; requests
+    to MCP endpoints wait for the first snapshot as well.
 
     Args:
         loaded: the configuration.
@@ -60,7 +60,7 @@ async def open_runtime(
 
 
 def _assembled() -> Callable[..., Awaitable[Runtime]]:
-    """Nearly all modules: imported apart, while the event loop answers for health."""
+    """Import nearly all modules, in a thread, while the event loop answers health checks."""
     from armory.runtime.assembling import assembled
 
     set_up()  # a gateway has something to log

@@ -1,4 +1,4 @@
-"""What `/readyz` says of a running gateway.
+"""The readiness of a running gateway, for `/readyz`.
 
 Owns: when requests should come, and what to say of everything that is missing or works less well
 than it should. Changes nothing.
@@ -21,10 +21,10 @@ meanwhile, and each request that needs it asks."""
 
 
 def readiness(runtime: Runtime) -> Readiness:
-    """Ready is a gateway that can answer: it has had its first snapshot.
+    """A gateway is ready once it has served its first snapshot.
 
-    By `server.readiness`, any or all of the upstreams have to be there, too; and requests should
-    not come while it ends, its accounts are away, or its audit drops records.
+    By `server.readiness`, any or all of the upstreams must be ready, too. It is not ready while it
+    shuts down, its accounts are away, or its audit drops records.
     """
     status, served = runtime.supervisor.status(), runtime.gateway.view.catalog.servers
     blocked, audit = _blocked(runtime), runtime.observers.audit
@@ -42,7 +42,7 @@ def readiness(runtime: Runtime) -> Readiness:
 
 
 def _blocked(runtime: Runtime) -> str | None:
-    """Why requests should not come although all else is there; None: they may."""
+    """Why requests should not come although everything else is ready; None: they may."""
     return "shutting down" if runtime.leaving else _accounts_away(runtime)
 
 
@@ -118,7 +118,7 @@ def _upstream(found: UpstreamStatus) -> dict[str, Any]:
 
 
 def _sessions(pool: PoolStatus | None) -> dict[str, Any]:
-    """Whose the sessions of one upstream are, in the words of docs/sessions.md."""
+    """The sessions of one upstream by who uses them, in the words of docs/sessions.md."""
     if pool is None:
         return {}
     counts = pool.sessions

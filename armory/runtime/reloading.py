@@ -1,4 +1,4 @@
-"""Hot reload: which parts of a configuration are swapped while the gateway serves.
+"""Hot reload: which parts of a configuration can be replaced while the gateway serves.
 
 Owns: the comparison of configurations. Opens nothing, changes nothing.
 """
@@ -22,7 +22,7 @@ _FIXED_KEYS = {
 
 @dataclass(slots=True)
 class Reloaded:
-    """What became of a new configuration.
+    """The effects of a new configuration.
 
     Attributes:
         applied: blocks that differ and are in force now.
@@ -40,7 +40,7 @@ class Reloaded:
     removed: list[str] = field(default_factory=list[str])
 
     def sort(self, before: Iterable[UpstreamSpec], after: Iterable[UpstreamSpec]) -> None:
-        """Say what becomes of each upstream, by the same comparison as the pool's."""
+        """Record what happens to each upstream, by the same comparison as the pool's."""
         old, new = {spec.key: spec for spec in before}, {spec.key: spec for spec in after}
         for key, spec in new.items():
             if key not in old:
@@ -51,8 +51,8 @@ class Reloaded:
 
 
 def in_force(started: Config, new: Config) -> Config:
-    """What of a new configuration holds while the process lives: what takes a restart stays as the
-    gateway began, for those parts, too, that are swapped and go by some of it.
+    """The part of a new configuration that takes effect without a restart; the rest stays as it was
+    at the start.
 
     Args:
         started: what the gateway began with.
@@ -67,7 +67,7 @@ def in_force(started: Config, new: Config) -> Config:
 
 
 def difference(started: Config, last: Config, new: Config) -> Reloaded:
-    """Which blocks differ from what is in force, by whether they can be swapped.
+    """Which blocks differ, by whether they can be replaced without a restart.
 
     Args:
         started: what the gateway began with, which what takes a restart is compared with: a change
@@ -93,7 +93,7 @@ def difference(started: Config, last: Config, new: Config) -> Reloaded:
 
 
 def _lacking_pages(started: Config, new: Config) -> list[str]:
-    """Upstreams where people are to log in, if the gateway began without the pages for that."""
+    """Upstreams where people log in, if the gateway started without the pages for that."""
     if _with_logins(started):
         return []
     return [f"upstreams.{key}.auth" for key in _with_logins(new)]

@@ -1,4 +1,4 @@
-"""The configuration file of a gateway that runs, read again.
+"""Reads the configuration file of a running gateway again.
 
 Owns: `Rereading`: one reading after the other, and whether the file is refused as it is now. Never
 imports what is configured.
@@ -25,7 +25,7 @@ class Reload(Protocol):
     """`Runtime.reload`."""
 
     def __call__(self, loaded: Loaded, *, dry_run: bool = False) -> Awaitable[Reloaded]:
-        """Put a configuration in force, or say what would become of it."""
+        """Apply a configuration, or only report its effects."""
         ...
 
 
@@ -34,7 +34,7 @@ def _as_it_is(loaded: Loaded) -> Loaded:
 
 
 def _nobody(_report: Reloaded) -> None:
-    """Who is told where nobody wants to know."""
+    """Does nothing: the default of `on_reloaded`."""
 
 
 def _unexplained(_path: Path, _error: ConfigError) -> str:
@@ -42,7 +42,7 @@ def _unexplained(_path: Path, _error: ConfigError) -> str:
 
 
 def _read(path: Path) -> Loaded:
-    """What the file holds; one that holds nothing has been lost, or is being written.
+    """Load the file; an empty one is refused, since it was lost or is being written.
 
     Raises:
         ConfigError: it cannot be read, does not hold, or holds nothing.
@@ -56,7 +56,7 @@ def _read(path: Path) -> Loaded:
 
 
 class Rereading:
-    """Reads the file again and puts it in force.
+    """Reads the file again and applies it.
 
     Args:
         path: of the file; None: the gateway was not started from one.
@@ -82,9 +82,9 @@ class Rereading:
         self._turns = InTurn("reload")
 
     async def read(self, *, dry_run: bool = False) -> Reloaded:
-        """Put in force what the file says now, or only say what would become of it.
+        """Apply the file's current contents, or only report the effects.
 
-        One after the other: of two at once, the one that read the older text could else end last.
+        One after the other: of two concurrent ones, the one with the older text could finish last.
 
         Raises:
             ConfigError: there is no file, or it does not hold, or holds nothing; nothing has
@@ -118,5 +118,5 @@ class Rereading:
         return await self._turns.do(work if dry_run else watched)
 
     async def stop(self) -> None:
-        """End what is under way."""
+        """Cancel what is in progress."""
         await self._turns.stop()

@@ -1,4 +1,4 @@
-"""Wiring of the REST service: what it is handed of a running gateway.
+"""Assembles the dependencies of the REST service from a running gateway.
 
 Owns: `RestServices` out of a `Runtime`. Opens nothing.
 """
@@ -48,7 +48,7 @@ def rest_services(
     broadcast: Broadcast,
     logging_in: AuthorizationServer | None = None,
 ) -> RestServices:
-    """Everything that REST handlers use, read off `runtime` at each request."""
+    """The dependencies of the REST handlers; `runtime` is read at each request."""
     config, gateway = runtime.loaded.config, runtime.gateway
 
     def configured() -> str:
@@ -105,7 +105,7 @@ def rest_services(
 
 
 def broadcast_of(runtime: Runtime, accounts: Accounts) -> Broadcast:
-    """What administrators ask of this gateway and mean of all its replicas."""
+    """Restarts and reloads for all replicas of this gateway."""
     return Broadcast(
         accounts.feed,
         f"{runtime.loaded.project_id} {accounts.database.where}",
@@ -118,7 +118,7 @@ def broadcast_of(runtime: Runtime, accounts: Accounts) -> Broadcast:
 def live_gateway(
     runtime: Runtime, broadcast: Broadcast, logging_in: AuthorizationServer | None
 ) -> LiveGateway:
-    """The gateway of `runtime`; what a reload swaps is read at each request."""
+    """The gateway of `runtime` for REST; parts that a reload replaces are read at each request."""
 
     def tokens() -> Mapping[str, Principal]:
         return {
@@ -168,7 +168,7 @@ async def _reload(runtime: Runtime, dry_run: bool) -> Mapping[str, list[str]]:
 
 
 def search_defaults(runtime: Runtime) -> Mapping[str, Any]:
-    """Threshold, ranker and most tools as configured."""
+    """The configured threshold, ranker and maximum number of tools."""
     rag = runtime.loaded.config.tool_rag
     if runtime.retriever is None:
         return {"threshold": None, "ranker": None, "max_tools": None}
@@ -180,7 +180,7 @@ def search_defaults(runtime: Runtime) -> Mapping[str, Any]:
 
 
 def upstreams_of(runtime: Runtime) -> dict[str, UpstreamInfo]:
-    """Every upstream as supervisor and pool see it."""
+    """The status of every upstream, from supervisor and pool."""
     pool, now = runtime.pool.status(), time.monotonic()
     found: dict[str, UpstreamInfo] = {}
     for key, seen in runtime.supervisor.status().items():

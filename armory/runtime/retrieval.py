@@ -1,4 +1,4 @@
-"""From the block `tool_rag` to a retriever.
+"""Builds the retriever from the block `tool_rag`.
 
 Owns: which of its keys goes where. Never imports a transport.
 """
@@ -46,9 +46,9 @@ def open_retriever(
     generator: QueryGenerator | None = None,
     on_written: Callable[[], None] | None = None,
 ) -> Retriever | None:
-    """The retriever that the configuration asks for; None where Tool RAG is off.
+    """The configured retriever; None where Tool RAG is off.
 
-    Without the key that its model needs it searches by words alone; the configuration's warnings
+    Without the API key that its model needs it searches by words only; the configuration's warnings
     say so.
 
     Args:
@@ -77,7 +77,9 @@ def open_retriever(
 
 
 def _keep_vectors_private(loaded: Loaded) -> None:
-    """As every file in the gateway's own folder; a cache elsewhere may be shared."""
+    """Restrict the vector cache to its owner, if it is in the gateway's own folder; a cache
+    elsewhere may be shared.
+    """
     folder = loaded.config.storage.cache_dir
     if folder and (path := Path(folder)).is_relative_to(loaded.home):
         with suppress(OSError):  # without a file there is no cache, which is said then
@@ -113,7 +115,7 @@ def retrieval_options(loaded: Loaded) -> RetrievalOptions:
 
 
 def retriever_settings(rag: ToolRagConfig, home: Path) -> RetrieverSettings:
-    """What can be changed without building another retriever.
+    """The settings that can change without building another retriever.
 
     Raises:
         ConfigError: the calibration file cannot be used.

@@ -1,4 +1,4 @@
-"""One gateway: its parts, put together.
+"""The running gateway: its parts, put together.
 
 Owns: the parts, starting and stopping them, and swapping them at a reload. `assembling` says in
 which order they open.
@@ -61,7 +61,7 @@ FIRST_SNAPSHOT_S = 10.0
 
 
 class Runtime:
-    """A gateway that runs. Made by `opening.open_runtime`.
+    """A running gateway. Created by `opening.open_runtime`.
 
     Attributes:
         loaded: the configuration in force: as read last, what takes a restart as `started`.
@@ -211,7 +211,7 @@ class Runtime:
         return {key: found.up for key, found in status.items()}
 
     def packs(self) -> PackScopes | None:
-        """What each user has active; None where accounts do not narrow anything."""
+        """The active packs of each user; None where accounts do not narrow anything."""
         accounts = self.accounts
         return accounts.scopes if accounts is not None and accounts.enabled else None
 
@@ -219,7 +219,7 @@ class Runtime:
         return pinning_of(loaded, "off" if self._trusted else loaded.config.security.pinning)
 
     async def admit(self, principal: Principal) -> None:
-        """Have what policy needs of the principal's account in memory.
+        """Load what policy needs of the principal's account into memory.
 
         Raises:
             AuthenticationFailed: the account is switched off.
@@ -229,7 +229,7 @@ class Runtime:
             await packs.admit(principal)
 
     async def start_upstreams(self) -> None:
-        """Begin to connect to every upstream; returns at once."""
+        """Start connecting to all upstreams; returns at once."""
         gateway = self.gateway
         self.keeper.start(self.supervisor.lists, gateway.publish, gateway.prepare)
         await self.supervisor.start()
@@ -241,19 +241,19 @@ class Runtime:
         self.first_snapshot.set()
 
     async def relist(self, server: str) -> None:
-        """Fetch one upstream's lists anew and have the snapshot follow."""
+        """Fetch one upstream's lists again and update the snapshot."""
         await self.supervisor.refresh(server)
         await self.keeper.settle()
 
     async def ready(self) -> None:
-        """Wait until the first snapshot is served: every upstream has answered or failed, or has
-        had its time.
+        """Wait until the first snapshot is served: every upstream has answered, failed, or run out
+        of time.
         """
         if not self.first_snapshot.is_set():
             await self.first_snapshot.wait()
 
     async def searchable(self) -> None:
-        """Wait until all that the reachable upstreams have is served and can be found."""
+        """Wait until all tools of the reachable upstreams are served and searchable."""
         await self.ready()
         await self.supervisor.wait_first(None)
         await self.keeper.settle()
@@ -276,16 +276,14 @@ class Runtime:
             await self._chat.close()
 
     def database_away(self) -> str:
-        """Why the database of the accounts is not there or takes nothing; empty: it does, or none
-        is used.
-        """
+        """Why the accounts database is unavailable; "": it is available, or not used."""
         if self.accounts is None:
             return ""
         return (self.opening.away if self.opening else None) or self.accounts.problem
 
     async def leave(self, delay_s: float) -> None:
-        """Prepare to end: `/readyz` says that requests should go elsewhere, those that come are
-        served, and each connection is closed after its answer.
+        """Prepare to shut down: `/readyz` reports not ready, new requests are still served, and
+        each connection is closed after its answer.
         """
         self.leaving = True
         if self.listening is not None:
@@ -293,9 +291,9 @@ class Runtime:
         await asyncio.sleep(delay_s)
 
     async def reload(self, loaded: Loaded, *, dry_run: bool = False) -> Reloaded:
-        """Put a new configuration in force as far as that goes without a restart.
+        """Apply a new configuration as far as that works without a restart.
 
-        Upstreams that did not change keep their sessions; calls in flight end.
+        Upstreams that did not change keep their sessions; calls in flight finish.
 
         Args:
             loaded: the new configuration.

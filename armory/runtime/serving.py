@@ -1,4 +1,4 @@
-"""Serving a running gateway: MCP, REST, health and metrics on the ports that are bound.
+"""Serves a running gateway: MCP, REST, health and metrics on the bound ports.
 
 Owns: which application gets which routes, and who may see details of health. Never makes a
 part of the gateway, nor opens a port.
@@ -38,7 +38,7 @@ from armory.wire.http.host_checks import HostChecks
 
 
 async def serve(runtime: Runtime, stack: AsyncExitStack, listeners: Listeners) -> None:
-    """Serve at the open ports; undone when `stack` unwinds.
+    """Serve on the open ports until `stack` unwinds.
 
     Raises:
         ConfigError: nobody could or everybody would be served.
@@ -103,7 +103,7 @@ async def serve(runtime: Runtime, stack: AsyncExitStack, listeners: Listeners) -
 
 
 def _admission(runtime: Runtime) -> Admission | None:
-    """Who refuses users that are switched off, also where no packs narrow anything."""
+    """What refuses users that are switched off, also where packs narrow nothing."""
     accounts = runtime.accounts
     if accounts is None:
         return None
@@ -111,13 +111,13 @@ def _admission(runtime: Runtime) -> Admission | None:
 
 
 def _concerns(runtime: Runtime, who: Principal, server: str) -> bool:
-    """Whether policy, as it is by now, lets somebody know of an upstream."""
+    """Whether policy currently lets a principal know of an upstream."""
     return runtime.gateway.view.policy.concerns(who, server, packs=False)
 
 
 def _follow_accounts(accounts: Accounts, edge: HttpEdge, activity: Activity | None) -> None:
-    """Whichever replica ends a key or switches a user off, end the streams and sessions opened with
-    it; whichever deletes a user, forget what it did.
+    """When a key is revoked or a user switched off on any replica, end the streams and sessions
+    opened with it; when a user is deleted, delete its activity.
     """
 
     async def key_ended(key_id: str) -> None:
@@ -130,7 +130,7 @@ def _follow_accounts(accounts: Accounts, edge: HttpEdge, activity: Activity | No
 
 
 def _make_health(runtime: Runtime, checks: Authenticator, hosts: HostChecks) -> Health:
-    """The routes, as the configuration wants them; details are for the scope `admin`."""
+    """The health routes as configured; details need the scope `admin`."""
 
     async def sees_details(headers: Mapping[str, str]) -> bool:
         try:

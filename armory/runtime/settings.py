@@ -1,4 +1,4 @@
-"""From a configuration to the plain values that constructors take.
+"""Converts the configuration to the plain settings that constructors take.
 
 Owns: the settings of rooms, and what of them a reload can swap. Blocks that make more than plain
 values have their files in `blocks`. Opens nothing.
@@ -31,7 +31,7 @@ from armory.wire.settings import HttpSettings, StdioSettings
 
 @dataclass(frozen=True, slots=True)
 class Reloadable:
-    """What can be swapped while the gateway serves."""
+    """The settings that can be replaced while the gateway serves."""
 
     specs: tuple[UpstreamSpec, ...]
     rules: Mapping[str, ToolRules]
@@ -40,7 +40,7 @@ class Reloadable:
 
 
 def reloadable(loaded: Loaded, packs: Packs | None = None) -> Reloadable:
-    """The swappable part of a configuration.
+    """The replaceable part of a configuration.
 
     Args:
         loaded: the configuration.
@@ -65,7 +65,7 @@ def reloadable(loaded: Loaded, packs: Packs | None = None) -> Reloadable:
 
 
 def problems_of(loaded: Loaded) -> list[ConfigError]:
-    """Everything that building from this configuration would refuse, without opening anything."""
+    """All problems that building from this configuration would meet, without opening anything."""
     found: list[ConfigError] = []
     steps: list[Callable[[], object]] = [
         partial(upstream_spec, key, block, loaded) for key, block in loaded.config.upstreams.items()
@@ -82,8 +82,8 @@ def problems_of(loaded: Loaded) -> list[ConfigError]:
 def personal_lists(specs: Sequence[UpstreamSpec]) -> dict[str, Personal]:
     """The upstreams whose lists may have to be fetched for each caller.
 
-    Where `${principal}` does not occur and nobody has an account of its own, every caller comes
-    with the same credentials, and no list may differ.
+    Without `${principal}` and own accounts, every caller has the same credentials, and no list can
+    differ.
     """
     found: dict[str, Personal] = {}
     for spec in specs:
@@ -103,7 +103,7 @@ def policy_rules(config: Config) -> list[Rule]:
 
 
 def gateway_settings(config: Config) -> GatewaySettings:
-    """What the request path needs to know."""
+    """The settings of the request path."""
     rag = config.tool_rag
     sets: dict[str, SetSpec] = {}
     for name, chosen in config.sets.items():
@@ -136,22 +136,22 @@ def gateway_settings(config: Config) -> GatewaySettings:
 
 
 def log_settings(config: Config) -> LogSettings:
-    """What is logged, and how."""
+    """The settings of the log."""
     return LogSettings(**values_for(LogSettings, config.observability))
 
 
 def activity_settings(config: Config) -> ActivitySettings:
-    """What is kept of the latest calls."""
+    """The settings of the activity record."""
     return ActivitySettings(**values_for(ActivitySettings, config.observability.activity))
 
 
 def otel_settings(config: Config) -> OtelSettings:
-    """What OpenTelemetry is told, and whether."""
+    """The settings of OpenTelemetry."""
     return OtelSettings(**values_for(OtelSettings, config.observability.otel))
 
 
 def listen_settings(server: ServerConfig) -> ListenSettings:
-    """How the server listens and ends."""
+    """The settings of the listening server."""
     return ListenSettings(
         **values_for(ListenSettings, server.limits), drain_timeout_s=server.drain_timeout_s
     )
@@ -163,7 +163,7 @@ def base_path(config: Config) -> str:
 
 
 def http_settings(config: Config) -> HttpSettings:
-    """The HTTP edge's configuration."""
+    """The settings of the HTTP edge."""
     server = config.server
     return HttpSettings(
         base_path=base_path(config),
@@ -174,7 +174,7 @@ def http_settings(config: Config) -> HttpSettings:
 
 
 def stdio_settings(config: Config) -> StdioSettings:
-    """How one client is served over standard input and output."""
+    """The settings of the stdio edge."""
     limits = config.server.limits
     return StdioSettings(
         **values_for(StdioSettings, limits),

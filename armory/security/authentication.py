@@ -1,4 +1,4 @@
-"""Authentication: from the credential on a request to a Principal.
+"""Authentication: maps the credential of a request to a Principal.
 
 Owns: the authentication chain (static bearer tokens, then pluggable schemes, then anonymous).
 Never imports a web framework, accounts or storage: API keys and JWTs reach it through `Scheme`.
@@ -41,7 +41,7 @@ class Scheme(Protocol):
     """A way to check bearer credentials: API keys of the accounts database, JWTs."""
 
     async def identify(self, credential: str) -> Principal | None:
-        """The principal that `credential` proves; None when it is not of this scheme's form.
+        """The principal that `credential` proves; None if it does not have this scheme's form.
 
         Raises:
             AuthenticationFailed: it is of this form and not valid (unknown, expired, revoked ...).
@@ -50,10 +50,10 @@ class Scheme(Protocol):
 
 
 class Admission(Protocol):
-    """What happens between knowing who it is and serving: the account is looked up."""
+    """The step after authentication: the principal's account is looked up."""
 
     async def admit(self, principal: Principal) -> None:
-        """Let `principal` in; afterwards what policy needs of its account is in memory.
+        """Admit `principal`, and load what policy needs of its account into memory.
 
         Raises:
             AuthenticationFailed: the account is switched off.
@@ -64,7 +64,7 @@ class Admission(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ProtectedResource:
-    """What the gateway says of itself as an OAuth resource.
+    """The gateway's metadata as an OAuth protected resource.
 
     Attributes:
         issuers: authorization servers whose tokens are taken.
@@ -132,20 +132,20 @@ class Authenticator:
             self._by_digest[digest] = (digest, principal)
 
     def ended(self) -> None:
-        """A credential was revoked, or a user switched off."""
+        """Record that a credential was revoked, or a user deactivated."""
         self.endings += 1
         for look in tuple(self.watching):
             look()
 
     @property
     def everybody(self) -> bool:
-        """Whether requests without a credential are served."""
+        """Whether requests without a credential are accepted."""
         return self._allow_anonymous
 
     def challenge(
         self, failure: ArmoryError, headers: Mapping[str, str], metadata_url: str | None = None
     ) -> str:
-        """The `WWW-Authenticate` header of a refusal.
+        """The `WWW-Authenticate` header for a rejected request.
 
         Args:
             failure: why.
@@ -209,7 +209,7 @@ class Authenticator:
         return principal
 
     async def admit(self, principal: Principal) -> None:
-        """Let in who proved to be `principal` in another way.
+        """Admit a principal that was authenticated in another way.
 
         Raises:
             AuthenticationFailed: the account is switched off.

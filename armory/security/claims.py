@@ -1,6 +1,6 @@
-"""What the claims of a token say: who it is, what it grants, until when.
+"""Reads the claims of a token: user, scopes, audiences, expiry.
 
-Owns: reading claims that somebody else wrote. Never checks a signature.
+Owns: reading claims from untrusted issuers. Never checks a signature.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ def user_of(claims: Mapping[str, Any], claim: str) -> str:
 
 
 def is_unverified(claims: Mapping[str, Any], claim: str) -> bool:
-    """Whether a claim is an address that its bearer may have made up (`email_verified`, which is a
-    text at Cognito).
+    """Whether a claim is an email address that its bearer may have made up (`email_verified` is
+    false; Cognito sends that as text).
     """
     return claim == "email" and claims.get("email_verified") in (False, "false")
 
 
 def check_own(user: str, others: Iterable[str]) -> None:
-    """Refuse a user of the first issuer, or of `security.jwt`, who is called like one of another
-    issuer (`ISSUER|NAME`).
+    """Reject a user of the first issuer, or of `security.jwt`, whose name looks like that of
+    another issuer's user (`ISSUER|NAME`).
 
     Raises:
         AuthenticationFailed: it is.
@@ -83,8 +83,8 @@ def scopes_of(claims: Mapping[str, Any], claim: str) -> frozenset[str]:
 
 
 def _is_elsewhere(claims: Mapping[str, Any], claim: str) -> bool:
-    """Whether a claim is said to be asked for elsewhere (OpenID Connect Core, 5.6.2): of somebody
-    in more groups than it puts into a token, Entra says so, or `hasgroups`.
+    """Whether a claim must be fetched from elsewhere (OpenID Connect Core, 5.6.2). Entra does this,
+    or sets `hasgroups`, for users in too many groups.
     """
     names = claims.get("_claim_names")
     named = isinstance(names, Mapping) and claim in names
@@ -92,7 +92,7 @@ def _is_elsewhere(claims: Mapping[str, Any], claim: str) -> bool:
 
 
 def audience_of(claims: Mapping[str, Any]) -> frozenset[str]:
-    """The resources that a token is for; empty: it does not say."""
+    """The audiences of a token; empty: it has none."""
     audience = claims.get("aud")
     if isinstance(audience, str):
         return frozenset((audience,))
@@ -101,7 +101,7 @@ def audience_of(claims: Mapping[str, Any]) -> frozenset[str]:
 
 
 def expiry_of(claims: Mapping[str, Any]) -> float:
-    """When the token ends, in seconds since 1970.
+    """The expiry of a token, in seconds since 1970.
 
     Raises:
         AuthenticationFailed: no number, or one that is no date (10^400 is valid JSON).

@@ -1,6 +1,6 @@
-"""Ending what a credential began, when it expires or is revoked.
+"""Ends work when the credential that started it expires or is revoked.
 
-Owns: that moment, for any kind of work. Never imports a web framework.
+Owns: when that is, for any kind of work. Never imports a web framework.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LOOK_S = 60.0
 
 
 async def while_valid(principal: Principal, work: Awaitable[None]) -> bool:
-    """Do the work until it is done or the principal's credential expires, whichever comes first.
+    """Run the work until it is done or the principal's credential expires, whichever comes first.
 
     Returns:
         Whether the work came to its end.
@@ -61,7 +61,7 @@ def _left_s(expires_at: float) -> float:
 async def while_let_in(
     authenticator: Authenticator, ask: Callable[[], Awaitable[object]]
 ) -> AsyncGenerator[None]:
-    """Go on with the block for as long as whoever asks is let in.
+    """Run the block for as long as its caller stays authorized.
 
     Args:
         authenticator: tells when a credential has ended.

@@ -1,6 +1,6 @@
-"""One authorization server: what it says about itself, its keys, and what it says of opaque tokens.
+"""One authorization server: its metadata, its keys, and token introspection.
 
-Owns: finding an issuer's endpoints, and asking them. Never decides what a token may do.
+Owns: finding an issuer's endpoints, and calling them. Never decides what a token may do.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _LATEST = 1 << 53
 
 
 class Issuer:
-    """One authorization server, asked when it is needed.
+    """One authorization server, contacted when needed.
 
     Args:
         name: its issuer identifier, as configured.
@@ -110,7 +110,7 @@ class Issuer:
         return claims
 
     async def metadata(self) -> Mapping[str, Any]:
-        """What it says about itself; kept for an hour, and for longer while it is away.
+        """Its metadata; cached for an hour, and longer while it is unreachable.
 
         Raises:
             BackendError: it cannot be had, or is not to be trusted.
@@ -156,7 +156,7 @@ class Issuer:
     async def introspect(
         self, token: str, settings: IntrospectionSettings
     ) -> Mapping[str, Any] | None:
-        """What it says of a token (RFC 7662); None: that it does not hold.
+        """Introspect a token (RFC 7662); None: it is not active.
 
         Raises:
             BackendError: it cannot be asked.
@@ -176,7 +176,7 @@ class Issuer:
 
 
 def reason(error: jwt.PyJWTError) -> str:
-    """Why a token does not hold, without anything of the token."""
+    """Why a token is invalid, without any part of the token."""
     if isinstance(error, jwt.ImmatureSignatureError):
         return str(error)
     if isinstance(error, jwt.ExpiredSignatureError):
@@ -185,7 +185,7 @@ def reason(error: jwt.PyJWTError) -> str:
 
 
 def _early_by(token: str) -> int:
-    """In how many seconds a token begins to hold, whose signature was checked."""
+    """In how many seconds a token, whose signature was checked, becomes valid."""
     claims = jwt.decode(token, options={"verify_signature": False})
     said = [claims.get(name) for name in ("iat", "nbf")]
     starts = [min(at, _LATEST) for at in said if isinstance(at, int | float)]
@@ -193,13 +193,15 @@ def _early_by(token: str) -> int:
 
 
 def issuer_of(token: str, known: Sequence[Issuer]) -> Issuer | None:
-    """The issuer that a JWT says it is of, not yet checked; None: another one."""
+    """The issuer named in a JWT, not verified yet; None: an unknown one."""
     named = issuer_named(token)
     return next((one for one in known if one.name.rstrip("/") == named), None)
 
 
 def issuer_named(token: str) -> str:
-    """Likewise its name, without a slash at the end; "": it is no JWT, or does not say."""
+    """The name of the issuer in a JWT, without a slash at the end; "": not a JWT, or it
+    has none.
+    """
     try:
         claims = jwt.decode(token, options={"verify_signature": False, "verify_exp": False})
     except jwt.PyJWTError:

@@ -1,4 +1,4 @@
-"""Session tokens of an identity provider: JWTs, checked against its published keys.
+"""Session tokens of an identity provider: JWTs, verified with its published keys.
 
 Owns: what makes a JWT valid here. Satisfies `authentication.Scheme`. Never follows anything that a
 token's header points to.
@@ -45,7 +45,7 @@ _CHECKED_S = 60.0
 
 
 class JwtScheme:
-    """The check of session tokens.
+    """Verifies session tokens.
 
     Args:
         settings: what is required of a token, and what checks its signature.
@@ -84,7 +84,7 @@ class JwtScheme:
         )
 
     async def identify(self, credential: str) -> Principal | None:
-        """The principal behind a token; None when `credential` has not the form of one.
+        """The principal of a token; None when `credential` does not have the form of one.
 
         Raises:
             AuthenticationFailed: a token that is not valid here; which check failed is logged.

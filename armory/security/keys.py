@@ -1,6 +1,6 @@
 """The public keys of an identity provider, by id.
 
-Owns: fetching them, keeping them while the provider is away, and fetching them anew for an unknown
+Owns: fetching them, caching them while the provider is down, and fetching them again for an unknown
 id. Never follows anything that a token's header points to.
 """
 
@@ -36,11 +36,11 @@ _FETCH_S = 5.0
 
 
 class NoDocument(BackendError):
-    """The provider answers, and has no such document."""
+    """The provider answered, and has no such document."""
 
 
 async def fetch(url: str, named: tuple[str, ...] | None = None) -> bytes:
-    """The document at an http(s) URL, at most 1 MiB.
+    """Fetch the document at an http(s) URL, at most 1 MiB.
 
     Args:
         url: where it is.
@@ -66,14 +66,14 @@ async def fetch(url: str, named: tuple[str, ...] | None = None) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _Key:
-    """A key, and what its document says of it."""
+    """A key with its metadata."""
 
     key: jwt.PyJWK
     said: dict[str, Any]
 
     def checking(self, algorithm: str) -> jwt.PyJWK:
-        """The key as it checks an algorithm: one of RSA serves for each, unless it says for which
-        (RFC 7517, 4.4).
+        """The key for one algorithm: an RSA key works with each, unless it names one (RFC 7517,
+        4.4).
         """
         if self.said["kty"] != "RSA" or "alg" in self.said or algorithm[:2] not in ("RS", "PS"):
             return self.key
@@ -81,7 +81,7 @@ class _Key:
 
 
 class KeySet:
-    """The provider's keys by id: fetched when needed, again when an unknown id turns up.
+    """The provider's keys by id: fetched when needed, and again for an unknown id.
 
     Args:
         url: of the JWKS document, or what finds it out.
@@ -113,7 +113,7 @@ class KeySet:
         self.generation = 0
 
     async def key(self, key_id: str | None, algorithm: str) -> jwt.PyJWK | None:
-        """The key of that id (without one: the only key there is); None: no such key.
+        """The key with this id (without an id: the only key); None: there is none.
 
         Args:
             key_id: as the header of a token says it.
@@ -138,8 +138,9 @@ class KeySet:
         return None
 
     async def checked(self, kid: object, algorithm: str, check: Callable[[jwt.PyJWK], T]) -> T:
-        """What a check makes of the key that a token's header names. A signature that does not fit
-        may be of a key that has taken its place: some providers give each the same id, or none.
+        """Run a check with the key that a token's header names. If the signature does not match,
+        the key may have been replaced under the same id, or without one, as some providers do: it
+        is fetched again.
 
         Raises:
             BackendError: as `key`.
@@ -163,7 +164,7 @@ class KeySet:
         return key
 
     async def _look_again(self) -> None:
-        """Fetch the keys, unless that was tried a moment ago."""
+        """Fetch the keys again, unless that was tried a moment ago."""
         if self._fetching.under_way or self._clock() - self._tried_at >= _COOLDOWN_S:
             await self._fetching.join(self._refresh)  # others need them, too, if this caller goes
 

@@ -1,7 +1,7 @@
 """Access tokens of authorization servers: the gateway as an OAuth 2.1 resource server.
 
-Owns: what of a token is required, and which principal it makes. Satisfies `authentication.Scheme`.
-Never fetches anything itself.
+Owns: the requirements for tokens, and which principal a token stands for. Satisfies
+`authentication.Scheme`. Never fetches anything itself.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ the provider is asked again every minute that it comes."""
 
 
 class OAuthScheme:
-    """The check of access tokens.
+    """Verifies access tokens.
 
     Args:
         settings: what is required of them.
@@ -64,7 +64,7 @@ class OAuthScheme:
         )
 
     async def identify(self, credential: str) -> Principal | None:
-        """The principal behind a token; None when it is of nobody that is known here.
+        """The principal of a token; None when no configured issuer could have issued it.
 
         Raises:
             AuthenticationFailed: a token that is not valid; which check failed is logged.
@@ -160,7 +160,7 @@ class OAuthScheme:
         return principal
 
     def _with_implied(self, scopes: frozenset[str]) -> frozenset[str]:
-        """Scopes with those that they imply, and that these imply in turn."""
+        """Scopes with those that they imply, transitively."""
         implied, found, new = self._settings.implied_scopes, set(scopes), list(scopes)
         while implied and new:
             new = [one for one in implied.get(new.pop(), ()) if one not in found] + new
@@ -168,8 +168,8 @@ class OAuthScheme:
         return frozenset(found)
 
     def _is_own(self, issuer: Issuer, claims: Mapping[str, Any]) -> bool:
-        """Whether the gateway itself asked for the token, for its console; any other program got it
-        for what the token is for.
+        """Whether the gateway itself requested the token, for its console, and not
+        another program.
         """
         said = {claims[name] for name in _CLIENT if isinstance(claims.get(name), str)}
         return issuer is self._issuers[0] and said == {self._settings.client_id}
@@ -184,7 +184,7 @@ class OAuthScheme:
         return f"{issuer.name}|{subject}", user
 
     async def signed_in(self, id_token: str, client_id: str) -> Principal:
-        """Who logged in at the first issuer, for the gateway's own pages.
+        """The principal who logged in at the first issuer, for the gateway's own pages.
 
         Args:
             id_token: that it gave out.
@@ -204,5 +204,7 @@ class OAuthScheme:
 
 
 def _bare(scope: str) -> str:
-    """A scope as Entra's tokens say it, where it is asked for by its full name: `URI/name`."""
+    """A scope in the short form of Entra's tokens, if it is requested by its full name
+    `URI/name`.
+    """
     return scope.rpartition("/")[2] if "://" in scope else scope

@@ -1,4 +1,4 @@
-"""What users' active packs leave of the catalog, as policy asks for it.
+"""The part of the catalog that a user's active packs contain, for policy.
 
 Owns: `PackView`, `NamedPack` and the Protocol behind them. `accounts` has the packs themselves.
 """
@@ -15,7 +15,7 @@ from armory.domain.tool import ListedRecord, ToolRecord
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class PackView:
-    """What a user's active packs and servers leave of the catalog.
+    """The servers and tools that a user has active.
 
     Attributes:
         key: stable text; views with equal keys are equal.
@@ -28,18 +28,20 @@ class PackView:
     tools: frozenset[str] = frozenset()
 
     def has_any_of(self, server: str) -> bool:
-        """Whether anything of a server is in it."""
+        """Whether anything of a server is included."""
         begin = beginnings(server)[0]
         return server in self.servers or any(name.startswith(begin) for name in self.tools)
 
     def includes_listed(self, record: ToolRecord | ListedRecord) -> bool:
-        """Whether a tool or a prompt is in it."""
+        """Whether a tool or a prompt is included."""
         if record.server in self.servers:
             return True
         return isinstance(record, ToolRecord) and record.name in self.tools
 
     def includes(self, name: str) -> bool:
-        """Whether an exposed name or URI is in it, of a tool where it may be either's."""
+        """Whether an exposed name or URI is included; a name that a tool and a prompt could have
+        counts as the tool.
+        """
         if name in self.tools:
             return True
         parts = split_name(name) or split_uri(name)
@@ -48,7 +50,7 @@ class PackView:
 
 @dataclass(frozen=True, slots=True)
 class NamedPack:
-    """One active pack, with what people call it.
+    """One active pack, with its title and description.
 
     Attributes:
         id: unique among packs.
@@ -64,7 +66,7 @@ class NamedPack:
     tools: frozenset[str] = frozenset()
 
     def has_tool(self, server: str, name: str) -> bool:
-        """Whether the tool `name` of `server` is in it."""
+        """Whether a tool is included."""
         return server in self.servers or name in self.tools
 
 
@@ -72,9 +74,9 @@ class Packs(Protocol):
     """The active packs of every user; answers from memory."""
 
     def view_of(self, user: str) -> PackView:
-        """What `user` has active; an unknown user has nothing."""
+        """What `user` has active; nothing for an unknown user."""
         ...
 
     def packs_of(self, user: str) -> Sequence[NamedPack]:
-        """The packs that `user` has active, by id; an unknown user has none."""
+        """The active packs of `user`, ordered by id; none for an unknown user."""
         ...

@@ -1,6 +1,6 @@
-"""Tool pinning: changed definitions are noticed, and withheld where configured.
+"""Tool pinning: detects changed definitions, and withholds them where configured.
 
-Owns: the definitions on disk and what follows from a difference. Never imports upstreams or the
+Owns: the stored definitions, and what follows from a difference. Never imports upstreams or the
 gateway.
 """
 
@@ -39,7 +39,7 @@ _TOLD = 20
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """A tool whose definition is not the one that was pinned.
+    """A tool whose definition differs from the pinned one.
 
     Attributes:
         name: exposed name.
@@ -57,9 +57,9 @@ class Changed:
     key: str = ""
 
     def difference(self) -> list[str]:
-        """What changed, as lines of a unified difference of the definitions' JSON.
+        """The changes, as lines of a unified diff of the definitions' JSON.
 
-        Characters that cannot be seen are spelled out, since they are how text is hidden.
+        Invisible characters are escaped, since they are used to hide text.
         """
         if self.before is None or self.after is None:
             return []
@@ -72,8 +72,8 @@ class _Pin(NamedTuple):
 
 
 class Pinning:
-    """The fingerprint of every tool as it was first seen. Threads take turns: of two that are
-    approved at once, each would else be stored without the other.
+    """The fingerprint of every tool as first seen. A lock serializes threads: of two tools approved
+    at the same time, each would otherwise be stored without the other.
 
     Args:
         path: the JSON file; made on the first write.
@@ -116,7 +116,7 @@ class Pinning:
         self.withheld: dict[str, Changed] = {}
 
     def admit(self, catalog: Catalog) -> Catalog:
-        """The snapshot without the tools that are withheld; new tools are pinned on the way.
+        """The snapshot without withheld tools; new tools are pinned.
 
         Raises:
             OSError: what is new cannot be stored. It is known here all the same, so that `judged`
@@ -128,7 +128,7 @@ class Pinning:
         return kept
 
     def store(self) -> None:
-        """Store what is not stored yet.
+        """Write pending changes to the file.
 
         Raises:
             OSError: it cannot be.
@@ -138,7 +138,7 @@ class Pinning:
                 self._write()
 
     def judged(self, catalog: Catalog) -> Catalog:
-        """As `admit`; nothing is stored."""
+        """Like `admit`; nothing is stored."""
         if self.mode == "off":
             return catalog
         with self._turn:
@@ -162,9 +162,10 @@ class Pinning:
         return replace(catalog, tools=kept)
 
     def _forget_gone(self, catalog: Catalog) -> bool:
-        """Keep few of the tools that upstreams list no more; whether any was forgotten.
+        """Forget tools that upstreams no longer list, except a few; returns whether any was
+        forgotten.
 
-        An upstream that has not listed yet, or is configured no more, keeps all of its own.
+        An upstream that has not listed yet, or is no longer configured, keeps all of its own.
         """
         counts = Counter(tool.server for tool in catalog.tools.values())
         forgotten = False
@@ -183,8 +184,8 @@ class Pinning:
         return forgotten
 
     def _forget_removed(self, configured: Collection[str], today: date) -> bool:
-        """Note which upstreams are there no more, and forget those of long ago; whether anything
-        differs.
+        """Record which upstreams were removed, and forget those removed long ago; returns whether
+        anything changed.
         """
         before, day = self._removed, today.isoformat()
         removed = {key: before.get(key, day) for key in self._pins if key not in configured}
@@ -195,8 +196,8 @@ class Pinning:
         return self._removed != before
 
     def reopen(self, mode: PinningMode, configured: Collection[str] | None) -> None:
-        """Another mode and other upstreams from now on, and what the file holds by now: another
-        process may have approved something. What could not be stored yet is kept.
+        """Use another mode and other upstreams, and read the file again: another process may have
+        approved something. Pending changes are kept.
 
         Raises:
             ConfigError: as when it was made; all is as it was then.
@@ -213,21 +214,23 @@ class Pinning:
                 self.withheld = {}
 
     def withholds(self, tool: ToolRecord) -> bool:
-        """Whether a tool that only some callers have is withheld: where another one is pinned."""
+        """Whether a tool that only some callers have is withheld, because another definition is
+        pinned.
+        """
         if self.mode != "block":
             return False
         pinned = self._pins.get(tool.server, {}).get(tool.original_name)
         return pinned is not None and pinned.fingerprint != tool.fingerprint
 
     def approve(self, tool: ToolRecord) -> None:
-        """Take a tool's present definition as the pinned one."""
+        """Pin a tool's present definition."""
         with self._turn:
             self._pin(tool.server, tool.original_name, tool.fingerprint, tool.definition)
             self.withheld.pop(tool.name, None)
             self._write()
 
     def take(self, change: Changed) -> None:
-        """Take the definition of one of `withheld` as the pinned one; `admit` lets it in."""
+        """Pin the definition of one of `withheld`; `admit` then lets it in."""
         server, _, original = change.key.partition("/")
         with self._turn:
             self._pin(server, original, change.now, change.after)
@@ -242,7 +245,9 @@ class Pinning:
         self._unsaved = True
 
     def _write(self) -> None:
-        """One line for each tool: a difference of two files shows which ones differ."""
+        """Write the file, one line for each tool, so that a diff of two files shows which ones
+        differ.
+        """
         self._unsaved = True  # until it is: a disk that is full may have room the next time
         self._path.parent.mkdir(parents=True, exist_ok=True)
         if _stamp(self._path) != self._stamp:
@@ -265,7 +270,7 @@ class Pinning:
         self._unstored.clear()
 
     def _take_over(self) -> None:
-        """Keep what another process has stored since: an approval by a command, say."""
+        """Read what another process has stored meanwhile, such as an approval by a command."""
         with suppress(ConfigError, OSError):
             for server, pins in _read(self._path)[0].items():
                 mine = self._pins.setdefault(server, {})
@@ -273,7 +278,7 @@ class Pinning:
                 mine.update(theirs)
 
     def _tell(self, changes: Sequence[Changed]) -> None:
-        """Log what changed, each state of a definition once, and of many the number."""
+        """Log the changes, each state of a definition once; for many, only their number."""
         before, self._told = self._told, {change.name: change.now for change in changes}
         told: Counter[str] = Counter()
         for change in changes:
@@ -307,7 +312,7 @@ def _json(value: object) -> bytes:
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:
-    """What differs once another process has written the file; None: there is none."""
+    """What identifies the present version of the file; None: there is none."""
     try:
         found = path.stat()
     except OSError:
@@ -316,7 +321,9 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
 
 
 def _read(path: Path) -> tuple[dict[str, dict[str, _Pin]], dict[str, str]]:
-    """Definitions by server and original name, and since which day servers are there no more."""
+    """Definitions by server and original name, and the day since which each removed server is
+    missing.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:

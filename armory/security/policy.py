@@ -1,6 +1,6 @@
-"""Authorization: who may see and call what, decided once, before anything is ranked.
+"""Authorization: who may see and call what, decided before anything is ranked.
 
-Owns: what principals see of a snapshot and may use, by rules and packs. Never imports retrieval,
+Owns: what principals may see and use of a snapshot, by rules and packs. Never imports retrieval,
 upstreams or a transport.
 """
 
@@ -28,7 +28,7 @@ _Asker = tuple[Scope, PackView | None]
 
 @dataclass(slots=True)
 class _Cache:
-    """What was found out about one snapshot."""
+    """Cached decisions about one snapshot."""
 
     catalog: Catalog
     by_server: dict[str, list[str]] | None = None
@@ -46,10 +46,10 @@ class _Cache:
 
 
 class Policy:
-    """Rules and packs, over snapshots.
+    """Applies rules and packs to snapshots.
 
-    Without rules everything is allowed; with rules, what no applicable rule allows is denied, and
-    a `deny` of any applicable rule wins. Packs narrow further what a user sees and calls.
+    Without rules everything is allowed. With rules, only what an applicable rule allows is allowed,
+    and a `deny` of any applicable rule wins. Packs further narrow what a user sees and calls.
 
     Args:
         rules: as configured.
@@ -65,7 +65,9 @@ class Policy:
         self._ready = _Cache(EMPTY)
 
     def with_own_caches(self) -> Policy:
-        """The same rules, with caches of their own: for another snapshot beside the present one."""
+        """A policy with the same rules and its own caches, for another snapshot beside the present
+        one.
+        """
         return Policy(self._rules.each, self._packs)
 
     @property
@@ -75,11 +77,11 @@ class Policy:
 
     @property
     def has_rules(self) -> bool:
-        """Whether anything may be denied, apart from what packs leave out."""
+        """Whether rules may deny anything; packs do not count."""
         return self._ruled
 
     def profile(self, principal: Principal, *, packs: bool = True) -> Profile:
-        """Rules that apply, and the packs: principals with equal profiles see the same."""
+        """The applicable rules and the packs: principals with equal profiles see the same."""
         return _profile(self._rules.applicable(principal), self._view(principal, packs))
 
     def _view(self, principal: Principal, packs: bool) -> PackView | None:
@@ -107,8 +109,8 @@ class Policy:
     def allows_listed(
         self, principal: Principal, record: ToolRecord | ListedRecord, *, packs: bool = True
     ) -> bool:
-        """Whether `principal` may see and use a tool or a prompt: packs bring single tools, too,
-        but prompts with their server alone. `packs=False` asks the rules alone.
+        """Whether `principal` may see and use a tool or a prompt. Packs include single tools, but
+        prompts only with their server. `packs=False` checks the rules alone.
         """
         if self._packs is not None:
             view = self._view(principal, packs)
@@ -117,16 +119,16 @@ class Policy:
         return not self._ruled or self._rules.allow(principal, record.name)
 
     def concerns(self, principal: Principal, server: str, *, packs: bool = True) -> bool:
-        """Whether `principal` may see anything of `server`, whatever that has by now; not where all
-        its tools and prompts are denied. `packs=False` asks the rules alone.
+        """Whether `principal` may see anything of `server`, whatever it lists; not if all its tools
+        and prompts are denied. `packs=False` checks the rules alone.
         """
         if not self.may_allow(principal, server, packs=packs):
             return False
         return not self._rules.deny(self._rules.applicable(principal), f"{server}__")
 
     def may_allow(self, principal: Principal, server: str, *, packs: bool = True) -> bool:
-        """Whether packs and rules could allow `principal` something of `server`, whatever that has
-        by now; what they deny is not looked at. `packs=False` asks the rules alone.
+        """Whether packs and rules could allow `principal` anything of `server`, whatever it lists;
+        denials are ignored. `packs=False` checks the rules alone.
         """
         view = self._view(principal, packs)
         if view is not None and not view.has_any_of(server):
@@ -147,8 +149,8 @@ class Policy:
         return not self._ruled or self._rules.allow_however_spelt(applicable, server, uri)
 
     def bars_uri(self, principal: Principal, server: str, uri: str) -> bool:
-        """Whether a rule denies a template's URI at `server`, or whatever comes of it once its open
-        parts are filled in: in any spelling, and always where it is very long.
+        """Whether a rule denies a URI template at `server`, or any URI that can be made from it: in
+        any spelling, and always if it is very long.
         """
         return self._rules.deny_open(self._rules.applicable(principal), server, uri)
 
@@ -188,8 +190,8 @@ class Policy:
         return visible
 
     def prepare(self, catalog: Catalog) -> None:
-        """Find out what those who asked last will see of another snapshot, in any thread: for each
-        of them that takes 25 ms with 100,000 tools.
+        """Compute, in any thread, what recent callers will see of another snapshot: for each of
+        them that takes 25 ms with 100,000 tools.
         """
         ready, asked = _Cache(catalog), self._cache
         askers = asked.askers.copy()
@@ -200,7 +202,7 @@ class Policy:
         self._ready = ready
 
     def serve(self, catalog: Catalog) -> _Cache:
-        """From now on it is asked of this snapshot; what it kept of the one before goes."""
+        """Switch to this snapshot, and drop the cache of the one before."""
         if self._cache.catalog is not catalog:
             ready, self._ready = self._ready, _Cache(EMPTY)
             self._cache = ready if ready.catalog is catalog else _Cache(catalog)

@@ -1,4 +1,4 @@
-"""The rules of `security.policies`: what each of them says of whom, decided once.
+"""The rules of `security.policies`, and their decisions.
 
 Owns: rules, and their decisions on names and URIs. Knows no packs and no snapshot.
 """
@@ -45,7 +45,7 @@ class Rule:
     deny: tuple[str, ...] = ()
 
     def applies_to(self, principal: Principal) -> bool:
-        """Whether this rule speaks about `principal`."""
+        """Whether this rule applies to `principal`."""
         if not self.who:
             return True
         names = [principal.subject, *principal.scopes]
@@ -55,8 +55,8 @@ class Rule:
 
 
 class ByNames(Generic[T]):
-    """What is the same for all callers with the same names, found out once. It keeps no principal,
-    since with that would go the tokens that it came with.
+    """Caches a value that is the same for all callers with the same names. It holds no principals,
+    since they hold access tokens.
 
     Args:
         find: finds it out, by what `Rule.applies_to` looks at.
@@ -68,7 +68,7 @@ class ByNames(Generic[T]):
         self._chars = 0
 
     def of(self, principal: Principal) -> T:
-        """What was found out about a caller."""
+        """The value for a caller."""
         names = subject, user, scopes = principal.subject, principal.user, principal.scopes
         try:
             return self._known[names]
@@ -83,8 +83,8 @@ class ByNames(Generic[T]):
 
 
 class Rules:
-    """The rules, compiled to decisions: what no applicable rule allows is denied, and a `deny` of
-    any applicable rule wins. Where there are none, nothing is to be asked of them.
+    """The rules, compiled to decisions: only what an applicable rule allows is allowed, and a
+    `deny` of any applicable rule wins. Without rules, these methods are not to be called.
 
     Args:
         rules: as configured.
@@ -97,14 +97,14 @@ class Rules:
         self._allowing: dict[tuple[Applicable, str], bool] = {}
 
     def applicable(self, principal: Principal) -> Applicable:
-        """Those that speak about `principal`."""
+        """The rules that apply to `principal`."""
         return self._applicable.of(principal) if self.each else ()
 
     def _applying(self, principal: Principal) -> Applicable:
         return tuple(i for i, rule in enumerate(self.each) if rule.applies_to(principal))
 
     def allow(self, principal: Principal, name: str) -> bool:
-        """Whether they allow `principal` an exposed name or URI."""
+        """Whether the rules allow `principal` an exposed name or URI; cached."""
         key = (self.applicable(principal), name)
         known = self._decisions.get(key)
         if known is None:
@@ -131,7 +131,7 @@ class Rules:
         return any(fnmatchcase(name, pattern) for rule in rules for pattern in rule.deny)
 
     def may_allow(self, principal: Principal, server: str) -> bool:
-        """Whether what they allow may be of `server`; what they deny is not looked at."""
+        """Whether the rules could allow `principal` anything of `server`; denials are ignored."""
         key = (self.applicable(principal), server)
         known = self._allowing.get(key)
         if known is None:
@@ -141,7 +141,7 @@ class Rules:
         return known
 
     def _any_pattern(self, applicable: Applicable, server: str) -> bool:
-        """Whether what one of the rules allows may be of `server`."""
+        """Whether a pattern of the given rules could allow anything of `server`."""
         allowed = (pattern for i in applicable for pattern in self.each[i].allow)
         begun = [match[0] for pattern in allowed if (match := _FIXED.match(pattern))]
         places = beginnings(server)
@@ -149,7 +149,7 @@ class Rules:
 
     def allow_however_spelt(self, applicable: Applicable, server: str, uri: str) -> bool:
         """Whether no other spelling of a URI of `server` is denied, or leads elsewhere; whether the
-        one that is given is allowed is not looked at.
+        given spelling is allowed is not checked.
         """
         if len(uri) > _URI_CHARS or has_steps(uri):
             return False
@@ -159,8 +159,8 @@ class Rules:
         return simple == uri or not self.deny(applicable, expose_uri(server, simple))
 
     def deny_open(self, applicable: Applicable, server: str, uri: str) -> bool:
-        """Whether a template's URI at `server` is denied in some spelling, and with it whatever
-        comes of it once its open parts are filled in; one that is very long always is.
+        """Whether a URI template at `server` is denied in any spelling, and so every URI made from
+        it; very long ones always are.
         """
         if len(uri) > _URI_CHARS:
             return True

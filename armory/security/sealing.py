@@ -1,4 +1,4 @@
-"""Sealing what must not be read by whoever gets hold of the database or a cookie.
+"""Encryption of data that must stay secret even if the database or a cookie is stolen.
 
 Owns: authenticated encryption (AES-256-GCM) under keys that rotate. Never stores anything.
 """
@@ -19,7 +19,7 @@ _MIN_CHARS = 16
 
 
 class Seal:
-    """Seals and opens texts of bytes.
+    """Encrypts and decrypts bytes as text.
 
     Args:
         secrets: the first one seals, all of them open; texts of 16 characters or more.
@@ -38,12 +38,12 @@ class Seal:
         self._keys = [AESGCM(hashlib.sha256(secret.encode()).digest()) for secret in secrets]
 
     def seal(self, data: bytes, purpose: str) -> bytes:
-        """Encrypt; only `open` with the same purpose gives it back."""
+        """Encrypt; only `open` with the same purpose can decrypt it."""
         nonce = os.urandom(_NONCE)
         return nonce + self._keys[0].encrypt(nonce, data, purpose.encode())
 
     def open(self, sealed: bytes, purpose: str) -> bytes | None:
-        """Decrypt; None where it was not sealed so, or with no key that is known."""
+        """Decrypt; None if it was sealed for another purpose or with an unknown key."""
         for key in self._keys:
             opened = _opened(key, sealed, purpose)
             if opened is not None:
@@ -51,7 +51,7 @@ class Seal:
         return None
 
     def is_newest(self, sealed: bytes, purpose: str) -> bool:
-        """Whether the key that seals now opens it."""
+        """Whether it was sealed with the newest key."""
         return _opened(self._keys[0], sealed, purpose) is not None
 
 

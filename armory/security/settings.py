@@ -1,4 +1,4 @@
-"""What configuration says about security, as plain values.
+"""The settings of security, as plain values.
 
 Owns: the dataclasses that `runtime` fills, and their defaults. Never imports anything else.
 """

@@ -1,4 +1,4 @@
-"""A cache and messages between processes: what Redis is used for.
+"""The cache interface (key-value and publish/subscribe, Redis in production), and one in memory.
 
 Owns: the `Cache` Protocol, its implementation inside the process, and asking for several values.
 Never imports a driver (Redis: `redis_cache`).
@@ -21,12 +21,12 @@ _VALUES_KEPT = 20_000
 class Cache(Protocol):
     """Key-value with expiry and publish/subscribe. Every method may raise `BackendError`.
 
-    Nothing in it is the truth: whoever reads a miss asks the database.
+    It is never authoritative: after a miss the database is asked.
     """
 
     @property
     def shared(self) -> bool:
-        """Whether other processes see it too."""
+        """Whether other processes use it, too."""
         ...
 
     async def get(self, key: str) -> bytes | None:
@@ -34,23 +34,24 @@ class Cache(Protocol):
         ...
 
     async def set(self, key: str, value: bytes, ttl_s: float) -> None:
-        """Write whatever was there."""
+        """Set a value, whatever was there."""
         ...
 
     async def add(self, key: str, value: bytes, ttl_s: float) -> bool:
-        """Write only where nothing is; whether it was written. Atomic."""
+        """Set a value only where there is none; returns whether it was set. Atomic."""
         ...
 
     async def delete(self, *keys: str) -> None:
-        """Forget keys; absent ones are no error."""
+        """Delete keys; missing ones are no error."""
         ...
 
     async def publish(self, channel: str, message: bytes) -> None:
-        """Send to everybody who listens now."""
+        """Publish a message to the current listeners."""
         ...
 
     def listen(self, channel: str, *, heartbeat_s: float) -> AsyncGenerator[bytes | None]:
-        """Messages from now on; None at least every `heartbeat_s` while the line is known to be up.
+        """Messages from now on; None at least every `heartbeat_s` while the connection is known to
+        be up.
 
         The first None says that listening has begun.
 
@@ -60,12 +61,12 @@ class Cache(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Let connections go."""
+        """Close the connections."""
         ...
 
 
 class Values:
-    """A cache seen by who asks for several values at a time.
+    """A cache, for callers that ask for several values at a time.
 
     Args:
         cache: where they are.
@@ -79,12 +80,12 @@ class Values:
         return await asyncio.gather(*(self._cache.get(key) for key in keys))
 
     async def set_many(self, values: Mapping[str, bytes], ttl_s: float) -> None:
-        """Write whatever was there."""
+        """Set values, whatever was there."""
         await asyncio.gather(*(self._cache.set(key, value, ttl_s) for key, value in values.items()))
 
 
 class MemoryCache:
-    """A `Cache` inside the process, least recently used and expired entries go first.
+    """A `Cache` in memory; expired and least recently used entries are evicted.
 
     Args:
         clock: seconds, monotonic.
@@ -98,7 +99,7 @@ class MemoryCache:
 
     @property
     def shared(self) -> bool:
-        """No other process sees it."""
+        """False: no other process uses it."""
         return False
 
     async def get(self, key: str) -> bytes | None:
@@ -107,23 +108,23 @@ class MemoryCache:
         return None if entry is None else entry[0]
 
     async def set(self, key: str, value: bytes, ttl_s: float) -> None:
-        """Write whatever was there."""
+        """Set a value, whatever was there."""
         self._values[key] = (value, ttl_s)
 
     async def add(self, key: str, value: bytes, ttl_s: float) -> bool:
-        """Write only where nothing is."""
+        """Set a value only where there is none; returns whether it was set."""
         if key in self._values:
             return False
         self._values[key] = (value, ttl_s)
         return True
 
     async def delete(self, *keys: str) -> None:
-        """Forget keys."""
+        """Delete keys."""
         for key in keys:
             self._values.pop(key, None)
 
     async def publish(self, channel: str, message: bytes) -> None:
-        """Put the message before every listener of this process."""
+        """Queue the message for every listener of this process."""
         for queue in self._listeners.get(channel, ()):
             with suppress(asyncio.QueueFull):
                 queue.put_nowait(message)
@@ -144,5 +145,5 @@ class MemoryCache:
             self._listeners[channel].discard(queue)
 
     async def aclose(self) -> None:
-        """Forget everything."""
+        """Drop everything."""
         self._values.clear()

@@ -1,4 +1,4 @@
-"""The change feed: what changed in the database, told to every process, so that caches follow.
+"""The change feed: tells every process what changed in the database, so that caches follow.
 
 Owns: the change feed. Never imports what listens to it.
 
@@ -52,7 +52,7 @@ _NEVER_MS = -(1 << 52)
 
 @dataclass(slots=True)
 class Transaction:
-    """A write that others must hear of.
+    """A write transaction whose changes other processes are told.
 
     Attributes:
         connection: to write with.
@@ -63,12 +63,12 @@ class Transaction:
     told: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
 
     def changed(self, topic: str, value: str) -> None:
-        """Tell every process, once this is committed."""
+        """Tell every process of a change, once this is committed."""
         self.told.append((topic, value))
 
 
 class ChangeFeed:
-    """Changes out and in. Run `run()` in one owner task for as long as the process serves.
+    """The feed, both directions. `run()` it in one task for as long as the process serves.
 
     Args:
         database: where changes are written.
@@ -112,14 +112,14 @@ class ChangeFeed:
 
     @property
     def trusted(self) -> bool:
-        """Whether a change made anywhere would have been heard by now (within the lease)."""
+        """Whether a change made anywhere would have arrived by now (within the lease)."""
         last = self._line_at if self._cache.shared else self._polled_at
         ready = self._line_ready or not self._cache.shared
         return ready and self._clock() - last < LEASE_S
 
     @property
     def took_s(self) -> float:
-        """How long the database took to answer the last time, or has taken by now."""
+        """Seconds that the database took to answer the last time, or is taking now."""
         waited_s = 0.0 if self._asked_at is None else self._clock() - self._asked_at
         return max(self._took_s, waited_s)
 
@@ -137,7 +137,8 @@ class ChangeFeed:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncGenerator[Transaction]:
-        """A write transaction whose changes are told; this process's handlers have run at the end.
+        """A write transaction whose changes are announced; at its end the handlers of this process
+        have run.
 
         Raises:
             BackendError: the database failed; nothing was written.
@@ -157,13 +158,13 @@ class ChangeFeed:
                 await self._cache.publish(CHANNEL, msgspec.json.encode(told))
 
     async def now_ms(self, transaction: Transaction) -> int:
-        """The time by the database's clock, which all processes have in common."""
+        """The time of the database's clock, which all processes share."""
         asked = await transaction.connection.execute(select(self._database.now_ms))
         return asked.scalar_one()
 
     async def is_news(self, at_ms: int) -> bool:
-        """Whether what was told then, by the database's clock, was told since this process began.
-        By a clock that was set back to before that, what was told just now was.
+        """Whether a change with this time of the database's clock came after this process began, or
+        that clock was set back since.
 
         Raises:
             BackendError: the database could not be asked.
@@ -175,14 +176,14 @@ class ChangeFeed:
         return now_ms < self.began_ms and abs(now_ms - at_ms) < _LATE_MS
 
     async def run(self) -> None:
-        """Hear what others change, until cancelled."""
+        """Receive the changes of other processes, until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._poll_forever(), name="changes: poll")
             if self._cache.shared:
                 group.create_task(self._listen_forever(), name="changes: listen")
 
     async def wait_trusted(self, timeout_s: float) -> bool:
-        """Wait until `trusted`; whether it is by then."""
+        """Wait until `trusted`; returns whether it is."""
         deadline = self._clock() + timeout_s
         while not self.trusted:
             left = deadline - self._clock()
@@ -195,7 +196,7 @@ class ChangeFeed:
         return True
 
     async def poll(self) -> None:
-        """One look into the database, for what was committed until now.
+        """Read the changes that were committed until now.
 
         Raises:
             BackendError: it could not be asked.
@@ -310,7 +311,7 @@ class ChangeFeed:
             await self._dispatch(topic, value)
 
     def _is_given_up(self, which: tuple[int, int], topic: str, failure: Exception) -> bool:
-        """Count a failure; whether there were enough of them."""
+        """Count a failure; returns whether the limit is reached."""
         tries = self._tries[which] = self._tries.get(which, 0) + 1
         if tries < _TRIES:
             return False
@@ -334,8 +335,8 @@ class ChangeFeed:
 
 
 def _since(database: Database) -> Select[*tuple[Any, ...]]:
-    """What came since `floor_ms`, or since `late_ms` before now where that is earlier. Built once,
-    as it is asked again and again.
+    """The query for changes since `floor_ms`, or since `late_ms` before now if that is earlier.
+    Built once, since it runs again and again.
     """
     floor, late = (bindparam(name, type_=BigInteger) for name in ("floor_ms", "late_ms"))
     earlier = database.not_after_now(floor, late)

@@ -1,4 +1,4 @@
-"""SQLAlchemy's connections used from an event loop, without its ORM.
+"""Async use of SQLAlchemy's connections, without its ORM.
 
 Owns: `AsyncConnection` and its transactions. `sqlalchemy.ext.asyncio` does the same and loads the
 ORM for its sessions, which nobody here has: 8 MB of each process, and 0.1 s of each command.
@@ -26,11 +26,11 @@ _Columns = TypeVarTuple("_Columns")
 
 
 class AsyncConnection:
-    """A connection whose driver awaits; see `connected`.
+    """A connection with an async driver; see `connected`.
 
-    What SQLite was told to do its driver does in any case, in a thread. So whoever is cancelled
-    waits for that: a connection that was given up in the midst would be closed, but hold its lock
-    until the garbage collector finds the rows that nobody has read.
+    SQLite's driver finishes each statement in a thread in any case. So a caller that is cancelled
+    waits for it: a connection that is abandoned in the middle would keep its lock until the garbage
+    collector finds the unread rows.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -61,7 +61,7 @@ class AsyncConnection:
     async def run_sync(
         self, work: Callable[Concatenate[Connection, _P], _T], *args: _P.args, **kwargs: _P.kwargs
     ) -> _T:
-        """What `work` returns, which is given the connection and may wait for the database."""
+        """Run `work` with the synchronous connection; it may wait for the database."""
         working = greenlet_spawn(work, self._connection, *args, **kwargs)
         return await (_to_its_end(working) if self._whole else working)
 
@@ -76,7 +76,7 @@ class AsyncConnection:
 
 @asynccontextmanager
 async def connected(engine: Engine, **options: Any) -> AsyncGenerator[AsyncConnection]:
-    """A connection of an engine with an asynchronous driver, given back at the end.
+    """A connection of an engine with an async driver, returned to the pool at the end.
 
     Args:
         engine: SQLAlchemy's.
@@ -104,13 +104,13 @@ async def transaction(engine: Engine, **options: Any) -> AsyncGenerator[AsyncCon
 
 
 async def dispose(engine: Engine) -> None:
-    """Close the connections that an engine keeps."""
+    """Close the connections of an engine's pool."""
     await greenlet_spawn(engine.dispose)
 
 
 async def _to_its_end(work: Coroutine[Any, Any, _T]) -> _T:
-    """What `work` comes to, waited for also where the caller is cancelled meanwhile: it leaves
-    nothing half done.
+    """The result of `work`, also waited for when the caller is cancelled, so that nothing is left
+    half done.
     """
     task = start(work, "work of a database")
     cancelled: asyncio.CancelledError | None = None

@@ -131,10 +131,10 @@ class Database:
             self._commits = sqlite3.connect(self.file, timeout=0)
 
     async def close(self) -> None:
-        """Close every connection, those in use as soon as they are given back.
+        """Close all connections; those in use once they are returned.
 
-        One that comes back to a pool that is gone is nobody's: its driver's thread goes on. A
-        server that does not answer is left without a farewell.
+        A connection that is returned to a disposed pool belongs to nobody, and its driver's thread
+        would go on. A server that does not answer is disconnected without a farewell.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(at_most(_END_S)):
@@ -152,7 +152,7 @@ class Database:
         await leaving
 
     def commits(self) -> int | None:
-        """A number that changes with every commit, whoever makes it, read without waiting.
+        """A number that changes with every commit of any process, read without blocking.
 
         SQLite keeps it in the shared memory of its log: some microseconds, no thread, no lock.
 
@@ -168,7 +168,7 @@ class Database:
 
     @asynccontextmanager
     async def read(self) -> AsyncGenerator[AsyncConnection]:
-        """A connection to read from: one consistent view, never waits for writers.
+        """A connection for reading: one consistent snapshot, never waits for writers.
 
         Raises:
             BackendError: the database failed.
@@ -178,7 +178,7 @@ class Database:
                 yield connection
 
     async def rows(self, sql: str, values: Mapping[str, Any]) -> Sequence[Row[Any]]:
-        """The rows of one query that stands as text, its columns as the driver gives them.
+        """The rows of one SQL query, columns as the driver returns them.
 
         Args:
             sql: of both dialects, with parameters such as `:limit`.
@@ -219,16 +219,15 @@ class Database:
 
     @property
     def writes_here(self) -> bool:
-        """Whether `write_here` can be used: a file can, what is reached over a network cannot."""
+        """Whether `write_here` can be used: only for a local file."""
         return self.file is not None
 
     @contextmanager
     def write_here(self) -> Generator[sqlite3.Connection]:
-        """As `write`, in this thread, which has to wait: for threads that have nothing else to do.
+        """As `write`, synchronously: for threads that have nothing else to do.
 
-        The driver for an event loop does each statement in a thread of its own, and SQLAlchemy
-        takes its share of each: together many times what the statement does. Always the same thread
-        has to use it.
+        The async driver runs each statement in a thread of its own, which costs many times the
+        statement itself. Always call it from the same thread.
 
         Raises:
             BackendError: as `write`, whatever the driver says.
@@ -250,9 +249,8 @@ class Database:
         return cast((func.julianday("now") - 2440587.5) * 86_400_000, BigInteger)
 
     def not_after_now(self, at_ms: Any, late_ms: Any) -> Any:
-        """From which time on to look for what was stored since `at_ms`: `late_ms` before now, where
-        that is earlier. A clock that was set back gives what is stored from then on earlier times
-        than what was seen last.
+        """The time from which to look for rows stored since `at_ms`: `late_ms` before now if that
+        is earlier, since a clock that was set back gives new rows earlier times.
 
         Args:
             at_ms: what was seen last, by the database's own clock.
@@ -275,7 +273,7 @@ class Database:
             raise BackendError(said) from error
 
     def _fix(self, error: BaseException) -> str:
-        """What to do about it, and where."""
+        """What to do about the error, and where."""
         code = getattr(getattr(error, "orig", None) or error, "sqlite_errorcode", 0) & 0xFF
         if isinstance(error, OSError) and error.errno in NO_ROOM:
             code = sqlite3.SQLITE_FULL
@@ -302,7 +300,7 @@ class Database:
 
 
 def _reason(error: BaseException) -> str:
-    """What went wrong, without values of rows: those stand in messages about statements alone."""
+    """The error's message, unless it may contain values of rows."""
     found = getattr(error, "orig", None) or error
     kind = type(found.__cause__ or found).__name__
     if isinstance(found, TimeoutError):

@@ -1,4 +1,4 @@
-"""The engine behind a database: its URL, its driver, and how SQLite is prepared.
+"""Creates the SQLAlchemy engine: its URL, its driver, SQLite's settings.
 
 Owns: what `storage.url` may say, the drivers' settings, and the write-ahead log. Never runs a
 statement of anybody else's.
@@ -33,7 +33,7 @@ _OF_SQLALCHEMY = ("host", "port", "ssl", _PREPARED)
 
 
 def driver_url(url: str) -> URL:
-    """The SQLAlchemy URL with its async driver for what `storage.url` says.
+    """The SQLAlchemy URL, with its async driver, for a `storage.url`.
 
     Raises:
         ConfigError: not a URL, not SQLite or Postgres, or the Postgres extra is absent.
@@ -68,7 +68,7 @@ def sqlite_file(url: URL) -> Path | None:
 
 
 def without_credentials(url: URL) -> str:
-    """Which database it is, without credentials."""
+    """The URL without credentials."""
     if url.get_backend_name() == "sqlite":
         return url.database or ":memory:"
     host = f"{url.host or 'the local socket'}:{url.port}" if url.port else url.host or "localhost"
@@ -78,7 +78,7 @@ def without_credentials(url: URL) -> str:
 
 
 def make_engine(url: URL, pool_size: int) -> Engine:
-    """An engine that has connected to nothing yet.
+    """A new engine; it does not connect yet.
 
     Args:
         url: of `driver_url`.
@@ -110,7 +110,7 @@ def make_engine(url: URL, pool_size: int) -> Engine:
 
 
 def network_connections(engine: Engine) -> WeakSet[Any]:
-    """The driver's own connections of an engine, from now on; of SQLite there are none."""
+    """The set of driver connections that an engine opens from now on; empty for SQLite."""
     found: WeakSet[Any] = WeakSet()
     if engine.dialect.name == "postgresql":
 
@@ -122,7 +122,7 @@ def network_connections(engine: Engine) -> WeakSet[Any]:
 
 
 def _within_transactions() -> dict[str, Any]:
-    """Arguments of connections of which nothing outlasts a transaction."""
+    """Connection arguments for poolers in transaction mode: nothing outlives a transaction."""
     from asyncpg import Connection as Driver  # only where Postgres is spoken
 
     class Within(Driver):
@@ -140,7 +140,7 @@ def _within_transactions() -> dict[str, Any]:
 
 
 def prepare_sqlite(connection: Any, _record: Any = None) -> None:
-    """Set up a new connection of the driver: transactions, waiting for locks, the log."""
+    """Configure a new connection: transactions, busy timeout, write-ahead log."""
     connection.isolation_level = None  # the driver must not begin transactions by itself
     cursor = connection.cursor()
     cursor.execute(f"PRAGMA busy_timeout={_BUSY_TIMEOUT_MS}")
@@ -151,9 +151,9 @@ def prepare_sqlite(connection: Any, _record: Any = None) -> None:
 
 
 def _write_ahead(cursor: Any) -> None:
-    """Switch the file to a write-ahead log, also where another process is about to.
+    """Switch the file to a write-ahead log, also where another process is doing the same.
 
-    SQLite does not wait for that lock, whatever the busy timeout; for one to write it does.
+    SQLite does not wait for that lock, whatever the busy timeout; for a write lock it does.
     """
     for left in reversed(range(_SWITCHES)):
         try:
@@ -175,16 +175,17 @@ def _begin_sqlite(connection: Connection) -> None:
 
 
 def _leave_standby(context: ExceptionContext) -> None:
-    """Keep no connection to a server that takes no writes: after a failover it is a standby, which
-    closes none of them, and the address leads to another one. What is read there is late, too.
+    """Drop connections to a server that takes no writes: after a failover it is a standby, which
+    closes none of its connections, while the address leads to the new primary. Its data is stale,
+    too.
     """
     if getattr(context.original_exception, "sqlstate", None) == READ_ONLY:
         context.is_disconnect = True
 
 
 def _drop_read_only(context: ExceptionContext) -> None:
-    """Keep no connection that can only read: SQLite opens one so while the file may not be written,
-    and it stays so when the file may be written again. The others of the pool may still write.
+    """Drop a read-only connection: SQLite opens one while the file is not writable, and it stays so
+    when the file is writable again. Other connections of the pool may be fine.
     """
     code = getattr(context.original_exception, "sqlite_errorcode", 0)
     if code & 0xFF == sqlite3.SQLITE_READONLY:

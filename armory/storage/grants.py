@@ -1,4 +1,4 @@
-"""Grants of the gateway as an authorization server, as the database keeps them: sealed.
+"""Grants of the gateway as an authorization server, sealed in the database.
 
 Owns: the table, and that each step of a grant is taken once, by whichever replica. Never sees a
 token in clear.
@@ -33,7 +33,7 @@ class StoredGrants:
         self._seal = seal
 
     async def begin(self, id: str, life_s: float) -> bool:
-        """Take an id; whether nobody had it. What has expired is forgotten meanwhile.
+        """Create a grant's id; returns whether it was new. Also deletes expired grants.
 
         Raises:
             BackendError: the database failed.
@@ -52,7 +52,7 @@ class StoredGrants:
         return True
 
     async def take(self, id: str, step: int, grant: bytes | None, life_s: float) -> bool:
-        """Take a grant from `step` to the next; whether nobody was first.
+        """Move a grant from `step` to the next; returns whether nobody else did so first.
 
         Args:
             id: of the grant.
@@ -67,7 +67,7 @@ class StoredGrants:
         return await self._changed(id, step, life_s, step=step + 1, **values)
 
     async def put(self, id: str, step: int, grant: bytes, life_s: float) -> bool:
-        """Keep what a grant at `step` has become; whether it still was there.
+        """Store the new state of a grant at `step`; returns whether it was still at that step.
 
         Raises:
             BackendError: the database failed.
@@ -104,8 +104,7 @@ class StoredGrants:
         return bool(done.rowcount)
 
     async def load(self, id: str) -> tuple[int, bytes, float] | None:
-        """(step, grant, seconds for which it is still kept); None where there is none, or none that
-        these keys open.
+        """(step, grant, seconds left); None where there is none, or none that these keys decrypt.
 
         Raises:
             BackendError: the database failed.
@@ -121,7 +120,7 @@ class StoredGrants:
         return None if opened is None else (row.step, opened, row.left_ms / 1_000)
 
     async def end(self, id: str) -> None:
-        """Forget a grant, on every replica.
+        """Delete a grant, on every replica.
 
         Raises:
             BackendError: the database failed.

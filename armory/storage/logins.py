@@ -1,4 +1,4 @@
-"""Logins of people at upstreams, as the database keeps them: sealed, by hashes of who it is.
+"""Logins of people at upstreams, sealed in the database, by hashes of person and upstream.
 
 Owns: the table, and that one replica at a time refreshes a login. Never sees a token in clear.
 """
@@ -25,13 +25,13 @@ LEASE_MS = 20_000
 
 
 def login_id(person: str, server: str) -> str:
-    """The id under which a login is kept."""
+    """The id of a stored login."""
     return hashlib.sha256(f"{person}\0{server}".encode()).hexdigest()
 
 
 async def forget_person(change: Transaction, person: str) -> int:
-    """Forget all logins of somebody (`Principal.person`) who is no more, within a transaction; how
-    many there were.
+    """Delete all logins of a person that is being deleted, within a transaction;
+    returns how many.
     """
     whose = logins.c.person == hashlib.sha256(person.encode()).hexdigest()
     for row in (await change.connection.execute(select(logins.c.id).where(whose))).all():
@@ -43,15 +43,15 @@ class Seal(Protocol):
     """Encryption (`security.sealing.Seal`)."""
 
     def seal(self, data: bytes, purpose: str) -> bytes:
-        """`data`, encrypted; only for this purpose it can be opened again."""
+        """`data`, encrypted; it can only be decrypted for the same purpose."""
         ...
 
     def open(self, sealed: bytes, purpose: str) -> bytes | None:
-        """Decrypt; None where it was not sealed so."""
+        """Decrypt; None where it was not sealed with these keys for this purpose."""
         ...
 
     def is_newest(self, sealed: bytes, purpose: str) -> bool:
-        """Whether the key that seals now opens it."""
+        """Whether the current key decrypts it."""
         ...
 
 
@@ -86,8 +86,8 @@ class StoredLogin:
         self.id = login_id(person, server)
 
     async def load(self) -> bytes | None:
-        """The login; None where there is none, or none that these keys open. Where an older key
-        does, it is sealed with the newest one from now on: many logins are never refreshed.
+        """The login; None where there is none, or none that these keys decrypt. A login that was
+        sealed with an older key is sealed again with the newest: many logins are never refreshed.
 
         Raises:
             BackendError: the database failed.
@@ -112,7 +112,7 @@ class StoredLogin:
         return opened
 
     async def _seal_anew(self, sealed: bytes, login: bytes) -> None:
-        """Seal what was read with the newest key, unless it has changed since."""
+        """Seal a login again with the newest key, unless it has changed since it was read."""
         there = (logins.c.id == self.id) & (logins.c.sealed == sealed)
         async with self._database.write() as connection:
             await connection.execute(
@@ -120,7 +120,7 @@ class StoredLogin:
             )
 
     async def save(self, login: bytes | None) -> None:
-        """Keep a login, or forget it; ends the lease.
+        """Store a login, or delete it (None); ends the lease.
 
         Raises:
             BackendError: the database failed.
@@ -138,7 +138,7 @@ class StoredLogin:
             transaction.changed(LOGINS, self.id)
 
     async def replace(self, login: bytes, same: Callable[[bytes], bool]) -> bool:
-        """As `save`, unless there is another login by now, or none; whether it was `same`.
+        """As `save`, but only if the stored login is still `same`; returns whether it was.
 
         Raises:
             BackendError: the database failed.
@@ -161,7 +161,7 @@ class StoredLogin:
         return {"sealed": sealed, "leased_until_ms": 0, "updated_at_ms": now}
 
     async def lease(self) -> bool:
-        """Whether this process, and no other, may refresh the login for the next 20 seconds.
+        """Take the lease to refresh the login, for 20 seconds; returns whether this process has it.
 
         Raises:
             BackendError: the database failed.
@@ -181,7 +181,7 @@ class StoredLogin:
         return mine is not None
 
     async def release(self) -> None:
-        """End the lease, if this process has it still: the login could not be refreshed.
+        """End the lease, if this process still has it: the login could not be refreshed.
 
         Raises:
             BackendError: the database failed.

@@ -1,4 +1,4 @@
-"""Files and folders that only the user who runs the gateway may read.
+"""Restricts files and folders to the user who runs the gateway.
 
 Owns: making them so, and mending those that an older version or somebody else made. Never opens
 what it protects.
@@ -18,10 +18,9 @@ _FOLDER = 0o700
 
 
 def private_folder(path: Path) -> None:
-    """Make a folder, 0700, and mend one that is wider.
+    """Create a folder with mode 0700, or restrict an existing one.
 
-    One of another user, or one that is meant for many (with the sticky bit, like `/tmp`), stays as
-    it is.
+    A folder of another user, or a shared one (with the sticky bit, like `/tmp`), stays as it is.
     """
     try:
         path.mkdir(mode=_FOLDER, parents=True, exist_ok=True)
@@ -31,10 +30,10 @@ def private_folder(path: Path) -> None:
 
 
 def private_file(path: Path) -> None:
-    """Mend a file that is wider than 0600; one that is not there is made, empty.
+    """Restrict a file to mode 0600; a missing one is created, empty.
 
-    One that is there is not opened: to close it again would end every lock that this process holds
-    on it (POSIX), and another process could then take SQLite's log away under its writers.
+    An existing file is not opened: closing it would release every POSIX lock that this process
+    holds on it, and another process could then remove SQLite's log under its writers.
 
     Raises:
         OSError: it cannot be made.
@@ -46,13 +45,13 @@ def private_file(path: Path) -> None:
 
 
 def mend_file(path: Path) -> None:
-    """Mend a file that is wider than 0600, where it is there."""
+    """Restrict a file to mode 0600, if it exists."""
     if path.is_file():
         _mend(path, _FILE)
 
 
 def mend_database(file: Path) -> None:
-    """Mend a file of SQLite and what stands beside it while it is used."""
+    """Restrict an SQLite file and the files beside it."""
     for suffix in ("", "-wal", "-shm"):
         mend_file(file.with_name(file.name + suffix))
 

@@ -26,11 +26,11 @@ _TOMBSTONE_S = 15.0  # longer than any lookup that began before the change can t
 
 
 class ReadThrough(Generic[T]):
-    """A lookup whose answers are kept for a while, by key.
+    """A lookup whose results are cached for a while, by key.
 
-    Nothing is kept, and nothing kept is given, while the change feed is not trusted. `invalidate`
-    leaves a tombstone in the shared cache, so that a lookup that read the old state before the
-    change cannot put it back after it.
+    Nothing is cached, and no cached result is returned, while the change feed is not trusted.
+    `invalidate` leaves a tombstone in the shared cache, so that a lookup that read the old state
+    before the change cannot put it back after it.
 
     Args:
         name: prefix of the keys.
@@ -63,7 +63,7 @@ class ReadThrough(Generic[T]):
         self._generation = 0
 
     async def get(self, key: str, load: Callable[[], Awaitable[T]]) -> T:
-        """The answer for `key`, from `load` where no kept one may be given.
+        """The value of `key`, from `load` where no cached one may be used.
 
         Raises:
             BackendError: `load` failed; a failing shared cache is no failure.
@@ -75,7 +75,7 @@ class ReadThrough(Generic[T]):
         return await self._flights.join(key, lambda: self._look(key, load))
 
     async def invalidate(self, key: str) -> None:
-        """Forget `key` here and in the shared cache; lookups under way are not kept."""
+        """Drop `key` here and in the shared cache; lookups in progress are not cached."""
         self._generation += 1
         self._memory.pop(key, None)
         self._flights.forget(key)

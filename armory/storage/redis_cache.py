@@ -1,4 +1,4 @@
-"""The `Cache` that replicas share: Redis, or anything that speaks its protocol.
+"""The `Cache` that replicas share: Redis, or a server that speaks its protocol.
 
 Owns: the only use of the `redis` package (extra). Never imports a room but `tasks`.
 
@@ -76,7 +76,7 @@ class RedisCache:
 
     @property
     def shared(self) -> bool:
-        """Other processes see it."""
+        """True: other processes use it, too."""
         return True
 
     async def get(self, key: str) -> bytes | None:
@@ -84,25 +84,25 @@ class RedisCache:
         return cast("bytes | None", await self._do(self._redis.get(self._prefix + key)))
 
     async def set(self, key: str, value: bytes, ttl_s: float) -> None:
-        """Write whatever was there."""
+        """Set a value, whatever was there."""
         await self._do(self._redis.set(self._prefix + key, value, px=_ms(ttl_s)))
 
     async def add(self, key: str, value: bytes, ttl_s: float) -> bool:
-        """Write only where nothing is."""
+        """Set a value only where there is none; returns whether it was set."""
         done = await self._do(self._redis.set(self._prefix + key, value, px=_ms(ttl_s), nx=True))
         return bool(done)
 
     async def delete(self, *keys: str) -> None:
-        """Forget keys."""
+        """Delete keys."""
         if keys:
             await self._do(self._redis.delete(*(self._prefix + key for key in keys)))
 
     async def publish(self, channel: str, message: bytes) -> None:
-        """Send to every process that listens now."""
+        """Publish a message to the current listeners of all processes."""
         await self._do(self._redis.publish(self._prefix + channel, message))
 
     async def run(self, script: str, keys: Sequence[str], values: Sequence[str | float]) -> Any:
-        """Run a script (of Lua) on these keys, at once and whole; what it returns."""
+        """Run a Lua script atomically on these keys; returns its result."""
         digest = hashlib.sha1(script.encode(), usedforsecurity=False).hexdigest()
         arguments = (len(keys), *(self._prefix + key for key in keys), *map(str, values))
         try:
@@ -113,7 +113,9 @@ class RedisCache:
         return await self._do(self._redis.eval(script, *arguments))
 
     async def listen(self, channel: str, *, heartbeat_s: float) -> AsyncGenerator[bytes | None]:
-        """Messages of every process; a heartbeat is an answered ping, so None proves the line."""
+        """Messages of all processes. A heartbeat is an answered ping, so None proves that the
+        connection is up.
+        """
         pubsub = self._redis.pubsub()
         try:
             await self._do(pubsub.subscribe(self._prefix + channel))
@@ -148,8 +150,8 @@ class RedisCache:
 
 
 def _kind(error: BaseException) -> str:
-    """What went wrong in one word: the code that Redis gave (`MISCONF`), where its client has no
-    class for it.
+    """The kind of an error in one word: Redis' own code (`MISCONF`) where its client has no class
+    for it.
     """
     code = str(error).partition(" ")[0] if type(error) is ResponseError else ""
     return code if code.isupper() else type(error).__name__

@@ -1,4 +1,4 @@
-"""The schema of a database: made at once where there is none, upgraded where it is older.
+"""The schema of a database: created where there is none, upgraded where it is older.
 
 Owns: which revision a database has, and running migrations. Alembic is loaded only for a database
 that an earlier Armory wrote. Never opens a connection.
@@ -15,7 +15,7 @@ from armory.storage.tables import metadata
 
 
 def bring_up_to_date(connection: Connection) -> tuple[str | None, str | None]:
-    """Make or upgrade the schema; returns the revision before and after.
+    """Create or upgrade the schema; returns the revision before and after.
 
     Raises:
         ConfigError: it was written by a newer Armory.
@@ -39,7 +39,7 @@ def _revision(connection: Connection) -> str | None:
 
 
 def _make(connection: Connection, revision: str) -> None:
-    """Every table as it is now, and the note from which Alembic will go on."""
+    """Create all tables in their current form, and set the revision for Alembic."""
     metadata.create_all(connection)
     connection.execute(
         text(
@@ -52,7 +52,7 @@ def _make(connection: Connection, revision: str) -> None:
 
 
 def upgrade(connection: Connection) -> None:
-    """Run the migrations that are missing.
+    """Run the missing migrations.
 
     Raises:
         ConfigError: the schema is a newer Armory's.
@@ -68,7 +68,7 @@ def upgrade(connection: Connection) -> None:
 
 
 def refuse_newer(connection: Connection) -> None:
-    """Look whose schema it is.
+    """Check that the schema was not written by a newer Armory.
 
     Raises:
         ConfigError: a newer Armory's.

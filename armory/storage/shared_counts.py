@@ -1,4 +1,4 @@
-"""Limits counted for all replicas together, in Redis.
+"""Rate limits and quotas over all replicas, counted in Redis.
 
 Owns: the script that takes everything that a request needs or nothing, and slots that are kept for
 as long as their requests run. Never decides who has which limit.
@@ -73,10 +73,10 @@ _GIVE_BACK = "return redis.call('ZREM', KEYS[1], ARGV[1])"
 
 
 class Scripts(Protocol):
-    """What runs a script at Redis, at once and whole (`storage.redis_cache.RedisCache`)."""
+    """Runs Lua scripts atomically in Redis (`storage.redis_cache.RedisCache`)."""
 
     async def run(self, script: str, keys: Sequence[str], values: Sequence[str | float]) -> Any:
-        """What it returns.
+        """The script's result.
 
         Raises:
             BackendError: Redis did not answer.
@@ -84,12 +84,12 @@ class Scripts(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Let connections go."""
+        """Close the connections."""
         ...
 
 
 class SharedCounts:
-    """What callers have taken, of all replicas.
+    """The counts of all callers, over all replicas.
 
     Args:
         scripts: runs scripts at Redis, whose clock counts.
@@ -145,7 +145,7 @@ class SharedCounts:
         return Taken(per_day.kind, wait_ms / 1_000)
 
     async def probe(self) -> None:
-        """See whether Redis would count.
+        """Check that Redis would count.
 
         Raises:
             BackendError: it does not answer, or takes no writes.
@@ -153,7 +153,7 @@ class SharedCounts:
         await self._scripts.run(_PROBE, ("limits:probe",), ())
 
     def give_back(self, lease: str) -> None:
-        """A request has ended that took a slot; Redis is told a moment later."""
+        """Release the slot of a request that has ended; Redis is told a moment later."""
         key = self._held.pop(lease, None)
         if key is not None:
             self._return(key, lease)
@@ -173,13 +173,13 @@ class SharedCounts:
             self._renewing = spawn(self._renew(), "renew slots")
 
     async def _renew(self) -> None:
-        """Keep the slots of requests that run for long."""
+        """Renew the slots of long requests, periodically."""
         while True:
             await asyncio.sleep(self._lease_s / 3)
             await self.renew()
 
     async def renew(self) -> None:
-        """Have every slot that is held last for another while."""
+        """Renew every slot that is held."""
         leases: dict[str, list[str]] = {}
         for lease, key in self._held.items():
             leases.setdefault(key, []).append(lease)
@@ -194,7 +194,7 @@ class SharedCounts:
                     await self._given_back(key, lease)
 
     async def aclose(self) -> None:
-        """Renew nothing any more, have slots arrive that are on their way back, let Redis go."""
+        """Stop renewing, wait for slots that are being released, and close the connections."""
         await stop(self._renewing)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(at_most(_GIVE_BACK_S)):
@@ -204,5 +204,5 @@ class SharedCounts:
 
 
 def _digest(text: str) -> str:
-    """A name for keys: short, printable, and it says nothing about whose it is."""
+    """A key that is short and printable, and reveals nothing about the caller."""
     return hashlib.sha256(text.encode()).hexdigest()[:32]

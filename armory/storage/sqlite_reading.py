@@ -1,4 +1,4 @@
-"""Reading an SQLite file with Python's own driver, for a command that reads once and ends.
+"""Reads an SQLite file with Python's own driver, for commands that read once and exit.
 
 Owns: which databases can be read so, and which schema revision this Armory works with. Never
 imports SQLAlchemy, which takes longer to load than such a command takes to run.
@@ -31,7 +31,7 @@ def revisions() -> set[str]:
 
 
 def sqlite_rows(url: str, sql: str, values: Mapping[str, Any]) -> list[tuple[Any, ...]] | None:
-    """The rows of a query, where the database is an SQLite file that is up to date.
+    """The rows of a query, where the database is an SQLite file with the current schema.
 
     Args:
         url: as `storage.url`.

@@ -1,4 +1,4 @@
-"""The tables, as SQLAlchemy Core describes them.
+"""All tables, as SQLAlchemy Core definitions.
 
 Owns: names and columns of everything that is kept. Never imports a driver or another room. A
 change here needs a migration beside it in `migrations/versions` (a test compares the two).

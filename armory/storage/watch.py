@@ -1,4 +1,4 @@
-"""Whether the store that replicas share answers, probed in the background.
+"""Probes in the background whether the store that replicas share is available.
 
 Owns: `CacheWatch`. Never imports a room but `tasks`.
 """
@@ -21,8 +21,8 @@ _KEPT_S = 60.0
 class CacheWatch:
     """Watches a shared cache.
 
-    One that can be read and takes nothing (full, read-only, without its replicas) is away, too:
-    replicas could not tell each other of new sessions.
+    A cache that can be read but not written (full, read-only, without its replicas) counts as away,
+    too: replicas could not tell each other of new sessions.
 
     Args:
         cache: is written to once a second; every write has its own deadline.
@@ -37,7 +37,7 @@ class CacheWatch:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Watch from now on; again does nothing."""
+        """Start watching; idempotent."""
         if self._task is None:
             self._task = spawn(self._run(), "shared store: watch")
 
@@ -51,7 +51,7 @@ class CacheWatch:
             await asyncio.sleep(PROBE_S)
 
     async def _probe(self) -> None:
-        """Write; a cache that is thought to be there is away when a second attempt fails, too: the
+        """Write once. A cache that was available is away only when a second attempt fails, too: the
         first may have waited for this process.
         """
         why = await self._failure()

@@ -1,1 +1,1 @@
-"""OpenTelemetry: spans and metrics by the MCP and GenAI conventions."""
+"""OpenTelemetry: spans and metrics that follow the MCP and GenAI conventions."""

@@ -42,7 +42,7 @@ OTHER = "_OTHER"
 
 
 class Series(NamedTuple):
-    """What tells the series of a duration apart.
+    """The attributes that identify one time series of a duration.
 
     Attributes:
         method: of the request; `OTHER` for one that is not known.

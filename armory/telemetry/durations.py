@@ -53,7 +53,7 @@ class _Point:
         self.longest = 0.0
 
     def count(self, found: list[float]) -> None:
-        """Count durations, one at least."""
+        """Count durations, at least one."""
         self.seconds = reduce(add, found, self.seconds)
         found.sort()
         self.shortest = min(self.shortest, found[0])
@@ -101,7 +101,7 @@ class Buckets:
             told.fold()
 
     def _begun(self, name: str, series: Series) -> Uncounted:
-        """The list of a series that has none."""
+        """Create the list of a series."""
         lists = self._told[name]
         with self._lock:
             if len(lists) >= LIMIT:  # the thread that records lets go of them: it fills none now
@@ -115,13 +115,13 @@ class Buckets:
             self._count(told)
 
     def _fold(self) -> None:
-        """Count what was told, by whoever holds the lock."""
+        """Count all lists; the caller holds the lock."""
         for lists in self._told.values():
             for told in lists.values():
                 self._count(told)
 
     def _count(self, told: Uncounted) -> None:
-        """Count one list as far as it goes now: many at once take a fraction of one by one."""
+        """Count what one list holds now: in one step, which costs a fraction of one by one."""
         found = told[:]
         if found:
             del told[: len(found)]
@@ -129,7 +129,7 @@ class Buckets:
             (points.get(told.series) or _added(points, told.series)).count(found)
 
     def taken(self) -> list[Metric]:
-        """What there is to export; a histogram of which nothing is known is left out."""
+        """The histograms to export; empty ones are left out."""
         with self._lock:
             self._fold()
             began_ns, now_ns = self._began_ns, time.time_ns()
@@ -193,7 +193,7 @@ def _exported(
 
 
 class Instruments:
-    """Histograms of the SDK: where the environment asks for exponential ones.
+    """Histograms of the SDK, used if the environment asks for exponential ones.
 
     Args:
         meter: makes them.
@@ -219,7 +219,7 @@ class Instruments:
 
 
 def labels(series: Series) -> Attributes:
-    """Attributes of a metric; what is not there has none."""
+    """The attributes of a metric; absent ones are left out."""
     kind, transport = series.kind, series.transport
     found: Attributes = {c.TRANSPORT: transport}
     if series.method:

@@ -1,7 +1,7 @@
-"""Where spans and metrics go: OTLP over HTTP, as the standard environment variables say.
+"""Export of spans and metrics: OTLP over HTTP, configured by the standard environment variables.
 
-Owns: reading those variables, the SDK's providers, sending what is left at the end, how often it is
-told that a collector is away. Imports OpenTelemetry's SDK inside functions only: it is an extra.
+Owns: reading those variables, the SDK's providers, the final flush, and how often an unreachable
+collector is logged. Imports OpenTelemetry's SDK inside functions only: it is an extra.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _signal(
 
 
 def check(settings: OtelSettings, environ: Mapping[str, str] = os.environ) -> None:
-    """Check that telemetry can be sent as it is asked for.
+    """Check that telemetry can be sent as configured.
 
     Raises:
         ConfigError: the extra is missing, or the environment asks for what there is not.
@@ -87,7 +87,7 @@ def check(settings: OtelSettings, environ: Mapping[str, str] = os.environ) -> No
 
 
 def installed() -> bool:
-    """Whether the extra is there."""
+    """Whether the extra is installed."""
     try:
         return importlib.util.find_spec(MODULE) is not None
     except ModuleNotFoundError:
@@ -96,7 +96,7 @@ def installed() -> bool:
 
 @asynccontextmanager
 async def opened_tracing(settings: OtelSettings, version: str) -> AsyncGenerator[Tracing | None]:
-    """What makes the spans, for as long as the context lasts; what is left is sent at its end.
+    """An open `Tracing` for as long as the context lasts; the rest is sent at its end.
 
     Args:
         settings: what the configuration says.
@@ -141,8 +141,8 @@ async def opened_tracing(settings: OtelSettings, version: str) -> AsyncGenerator
 
 
 class OnceAMinute(logging.Filter):
-    """Lets one record through, and the next after a minute: the exporters tell of each attempt, a
-    few seconds apart for as long as a collector is away.
+    """A log filter that passes one record a minute: exporters log each attempt, a few seconds
+    apart, for as long as a collector is unreachable.
 
     Args:
         now: seconds.
@@ -154,7 +154,7 @@ class OnceAMinute(logging.Filter):
         self._next = float("-inf")
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether a record is told."""
+        """Whether a record is logged."""
         now = self._now()
         if now < self._next:
             return False
@@ -164,7 +164,7 @@ class OnceAMinute(logging.Filter):
 
 @contextmanager
 def _seldom_logged() -> Generator[None]:
-    """While the context lasts, exporters log only now and then that a collector is away."""
+    """While the context lasts, limits how often exporters log that a collector is unreachable."""
     held = [
         (logging.getLogger(f"{MODULE}.{kind}_exporter"), OnceAMinute())
         for kind in ("trace", "metric")
@@ -193,7 +193,7 @@ def _resource(version: str) -> Any:
 
 
 def _spans(resource: Any, version: str) -> Any:
-    """Takes every span that ended, and sends them now and then: `Sampling` decided before."""
+    """The processor of ended spans, which sends them in batches: `Sampling` has already decided."""
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
     from opentelemetry.sdk.util.instrumentation import InstrumentationScope
@@ -205,7 +205,7 @@ def _spans(resource: Any, version: str) -> Any:
 
 
 def _metrics(resource: Any, version: str) -> tuple[Durations, Any]:
-    """(takes durations, is to be flushed and ended)."""
+    """(the sink for durations, the provider to flush and shut down)."""
     from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
     from opentelemetry.sdk.metrics import MeterProvider
     from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader

@@ -1,4 +1,4 @@
-"""Histograms that were counted here, on their way to a collector.
+"""Exporting the histograms that were counted here to a collector.
 
 Owns: how often they are sent, and the thread that does it. Imports OpenTelemetry's SDK, so it is
 imported only where telemetry is on.
@@ -27,7 +27,7 @@ INTERVAL, TIMEOUT = "OTEL_METRIC_EXPORT_INTERVAL", "OTEL_METRIC_EXPORT_TIMEOUT"
 
 
 class Exporting:
-    """Exports the histograms every now and then, from a thread of its own.
+    """Exports the histograms at intervals, in its own thread.
 
     Args:
         exporter: sends them.
@@ -61,7 +61,7 @@ class Exporting:
             self.force_flush(self._timeout_ms)
 
     def force_flush(self, timeout_millis: float) -> None:
-        """Export what there is to export now."""
+        """Export now."""
         with self._sending:
             metrics = self._buckets.taken()
             if not metrics:

@@ -1,6 +1,6 @@
-"""What durations are put into where they are measured.
+"""Where measured durations are recorded.
 
-Owns: `Durations`, and the list of what is not counted yet. Never imports OpenTelemetry.
+Owns: `Durations`, and the list of durations that are not counted yet. Never imports OpenTelemetry.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Uncounted(list[float]):
 
 
 class Durations(Protocol):
-    """Takes durations as they are measured.
+    """A sink for durations.
 
     Attributes:
         usual: by what `record` was told, the series that it stands for. Less than a series is found
@@ -48,7 +48,7 @@ class Durations(Protocol):
 
     @property
     def usual(self) -> dict[Hashable, Uncounted]:
-        """Series by the key that `record` was given; always the same object."""
+        """The series for each key that `record` was given; always the same object."""
         ...
 
     def record(

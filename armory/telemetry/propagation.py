@@ -26,7 +26,7 @@ _LONGEST = 8_192
 
 
 class Parent(NamedTuple):
-    """The span above, as another process names it.
+    """A parent span of another process.
 
     Attributes:
         trace, span: its ids, 32 and 16 hexadecimal digits.
@@ -41,12 +41,12 @@ class Parent(NamedTuple):
 
     @property
     def traceparent(self) -> str:
-        """The header's value for what comes below it."""
+        """The header's value for its child spans."""
         return f"00-{self.trace}-{self.span}-{self.sampled:02x}"
 
 
 def parsed(parent: str, state: str | None) -> Parent | None:
-    """The remote span that a `traceparent` names; None where it names none."""
+    """The remote span that a `traceparent` names; None: it is invalid."""
     found = _FORM.fullmatch(parent.strip()) if len(parent) < 512 else None
     if found is None:
         return None
@@ -72,7 +72,9 @@ def from_headers(headers: Mapping[str, str]) -> Parent | None:
 
 
 def combined(headers: Mapping[str, str], name: str) -> str | None:
-    """A header; several lines of it are one list, as W3C has it for `tracestate` and `baggage`."""
+    """A header; several lines are joined to one list, as W3C requires for `tracestate` and
+    `baggage`.
+    """
     if name in headers and isinstance(headers, MultiMapping):
         return ",".join(headers.getall(name))
     return headers.get(name)
@@ -81,7 +83,7 @@ def combined(headers: Mapping[str, str], name: str) -> str | None:
 def injected(
     params: Mapping[str, Raw], parent: str, state: str | None, baggage: str | None = None
 ) -> dict[str, Raw]:
-    """The parameters with a `_meta` that names a span; the rest of it stays as it is.
+    """The parameters with the trace context in `_meta`; its other members are unchanged.
 
     Args:
         params: of a request that goes upstream.

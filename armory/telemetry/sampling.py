@@ -1,4 +1,4 @@
-"""Which traces are kept, known before a span is made.
+"""The sampling decision, made before a span is created.
 
 Owns: what `OTEL_TRACES_SAMPLER` and its argument mean, trace ids for new traces. Imports
 OpenTelemetry, so it is imported only where telemetry is on.
@@ -26,7 +26,7 @@ _AT_ONCE = 128
 
 
 class Sampling:
-    """The decision for one trace, by the standard variables.
+    """Decides by the standard variables whether a trace is kept.
 
     The SDK's samplers decide alike; they are asked with a context, attributes and links, which a
     trace that is not kept would have made for nothing.
@@ -52,13 +52,13 @@ class Sampling:
         self.waiting: list[str] = []
 
     def drawn(self) -> str:
-        """`traceparent` of a trace that begins here."""
+        """`traceparent` for a new trace."""
         if not self.waiting:
             self.waiting += self._more()
         return self.waiting.pop()
 
     def _more(self) -> Generator[str]:
-        """`traceparent` of some traces, drawn together.
+        """`traceparent` values for several traces, generated together.
 
         The halves of trace ids on the left, of which nothing depends, are the same for them. That
         an id is zero, which means none, happens once in 2**64 times.

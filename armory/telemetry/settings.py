@@ -1,4 +1,4 @@
-"""What configuration says about OpenTelemetry, as plain values.
+"""The settings of OpenTelemetry, as plain values.
 
 Owns: `OtelSettings` and its defaults. Never imports anything else.
 """
@@ -13,7 +13,7 @@ Enabled = Literal["auto"] | bool
 
 @dataclass(frozen=True, slots=True)
 class OtelSettings:
-    """Whether telemetry is sent, and how much of it.
+    """Whether telemetry is sent, and what it contains.
 
     Attributes:
         enabled: `auto`: when `OTEL_EXPORTER_OTLP_ENDPOINT`, or that of a signal, is set.

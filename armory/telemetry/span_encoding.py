@@ -50,7 +50,7 @@ class SpanEncoder:
         self._frame: ExportTraceServiceRequest | None = None
 
     def request(self, spans: Sequence[Span]) -> bytes:
-        """What a collector is sent: `spans`, at least one, about one resource, in one scope."""
+        """The export request for `spans`, at least one, of the same resource and scope."""
         if self._frame is None:
             self._frame = encode_spans([self._sdk_span(spans[0])])
             del self._frame.resource_spans[0].scope_spans[0].spans[:]
@@ -82,7 +82,7 @@ class SpanEncoder:
         return head.SerializePartialToString() + b"".join(attributes)
 
     def _attributes(self, span: Span) -> list[bytes] | None:
-        """The bytes of each; None: some of them are nothing plain, or beyond a limit."""
+        """The encoded attributes; None: some are not plain values, or exceed a limit."""
         most, longest = self._most, self._longest
         if most is not None and len(span.attributes) > most:
             return None
@@ -102,7 +102,7 @@ class SpanEncoder:
 
 
 def _attribute(name: str, value: Plain) -> bytes:
-    """A span that has this attribute and nothing else.
+    """Encode one attribute, as a span that has nothing else.
 
     Raises:
         ValueError: the value cannot be encoded.
@@ -120,5 +120,5 @@ def _attribute(name: str, value: Plain) -> bytes:
 
 @lru_cache(_KEPT)
 def _state(header: str) -> str:
-    """`tracestate` as the SDK understands it."""
+    """`tracestate` as the SDK parses it."""
     return ",".join(f"{key}={value}" for key, value in TraceState.from_header([header]).items())

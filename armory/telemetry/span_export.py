@@ -1,7 +1,7 @@
-"""Spans on their way to a collector: the SDK's of those that were written down here.
+"""Exporting spans: converts Armory's spans to the SDK's, or to the bytes that it would send.
 
-Owns: their form for the SDK, or the bytes that it would send, made in the thread that sends them.
-Imports OpenTelemetry's SDK, so it is imported only where telemetry is on.
+Owns: both conversions, made in the thread that sends the spans. Imports OpenTelemetry's SDK, so it
+is imported only where telemetry is on.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _WELL = Status(StatusCode.UNSET)
 
 
 class Spans(SpanExporter):
-    """Takes `Span`s and has them sent as the SDK's.
+    """Exports `Span`s with an exporter of the SDK.
 
     Args:
         exporter: sends them.
@@ -89,8 +89,8 @@ class Spans(SpanExporter):
 
 
 def _sends_bytes(exporter: SpanExporter) -> tuple[Callable[[bytes], Any] | None, int]:
-    """(what sends spans that are encoded already, the most bytes at once); None: there is nothing,
-    as with exporters of another kind or version, and where the SDK counts what it exports.
+    """(function that sends encoded spans, the most bytes at once); None: the exporter is of another
+    kind or version, or the SDK counts its exports.
     """
     counts = os.environ.get(OTEL_PYTHON_SDK_INTERNAL_METRICS_ENABLED, "").strip().lower() == "true"
     send = getattr(getattr(exporter, "_client", None), "export", None)

@@ -1,8 +1,8 @@
-"""A span of a trace that is kept, as it is written down where requests are served.
+"""A span of a trace that is kept.
 
 Owns: `Span`. The SDK's own takes several times as long, with locks and checks that one thread and
-the conventions' attributes do not need; `span_export` makes it of this one where it is sent.
-Imports OpenTelemetry's interfaces, never its SDK.
+the conventions' attributes do not need; `span_export` converts it when it is sent. Imports
+OpenTelemetry's interfaces, never its SDK.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ class Span(msgspec.Struct, eq=False):
 
     @property
     def traceparent(self) -> str:
-        """Names it, for what comes below it."""
+        """The `traceparent` for its child spans."""
         return f"00-{self.trace}-{self.id}{KEPT}"
 
 
 def new_id() -> str:
-    """Id of a span; that it is zero, which means none, happens once in 2**64 times."""
+    """A random span id. All zeros would mean "no span"; that happens once in 2**64 times."""
     return os.urandom(8).hex()

@@ -1,7 +1,7 @@
-"""Spans and durations of requests, on both sides, by the conventions.
+"""Spans and durations of requests, from clients and to upstreams, by the conventions.
 
-Owns: `Tracing`, what a span is given when it begins and ends. Where spans go is `export`'s affair.
-Imports OpenTelemetry, so it is imported only where telemetry is on.
+Owns: `Tracing`, the attributes of spans. `export` decides where spans go. Imports OpenTelemetry, so
+it is imported only where telemetry is on.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Named = Callable[[str, Any], tuple[str, dict[str, Any]]]
 
 
 class Tracing:
-    """Makes the spans of one gateway, and measures their durations.
+    """Creates the spans of one gateway, and measures durations.
 
     A trace that is not kept has no spans: what goes upstream then names the span of the client,
     where it named one.
@@ -68,8 +68,8 @@ class Tracing:
         meta: Mapping[str, Raw],
         headers: Mapping[str, str],
     ) -> None:
-        """Begin the span of a client's request: below the one that its `_meta` names, with a link
-        to the HTTP request's; below that one where `_meta` names none.
+        """Start the span of a client's request. Its parent is the span named in `_meta`, with a
+        link to that of the HTTP request; or that of the HTTP request, if `_meta` names none.
 
         Args:
             operation: takes the span, or what goes upstream where there is none.
@@ -94,7 +94,7 @@ class Tracing:
     def rest(
         self, operation: Operation, method: str, route: str, headers: Mapping[str, str]
     ) -> None:
-        """Begin the span of a REST request: below the one that the request's headers name.
+        """Start the span of a REST request; its parent is the span that the request's headers name.
 
         Args:
             operation: takes the span, or what goes upstream where there is none.
@@ -118,7 +118,7 @@ class Tracing:
         *,
         within: bool,
     ) -> None:
-        """Go on with a trace; `within`: what goes upstream names `parent` already."""
+        """Continue a trace; `within`: the upstream request already names `parent`."""
         operation.traceparent, operation.plain = parent.traceparent, False
         if self._ended is None:
             if not within:
@@ -133,7 +133,7 @@ class Tracing:
             operation.passed = (unkept.traceparent, unkept.state)
 
     def _new(self, operation: Operation, asked: tuple[Named, str, str | Raw | None]) -> None:
-        """Begin a trace, with a span where it is kept."""
+        """Start a trace, with a span if it is kept."""
         operation.traceparent = traceparent = self._sampling.drawn()
         if traceparent.endswith(KEPT):
             operation.plain = False
@@ -142,8 +142,8 @@ class Tracing:
             operation.new = True
 
     def client(self, method: str, name: str | None, operation: Operation | None) -> Span | None:
-        """Begin the span of a request toward an upstream, below the client's; None: its trace is
-        not kept.
+        """Start the span of a request to an upstream, as a child of the client's; None: the trace
+        is not kept.
         """
         asked = (_mcp, method, name)
         if self._ended is None:
@@ -160,7 +160,7 @@ class Tracing:
         texts: Sequence[str],
         facts: Callable[[T], dict[str, Any]],
     ) -> T:
-        """Search, within a span below that of the request which this task serves, if it has one.
+        """Run a search in a child span of the current request's, if there is one.
 
         Args:
             search: the search.
@@ -188,8 +188,8 @@ class Tracing:
     def passed_on(
         self, params: dict[str, Raw], span: Span | None, operation: Operation | None
     ) -> dict[str, Raw]:
-        """The parameters of a request that goes upstream, with a `_meta` that names what is above
-        it: the span, or where its trace is not kept, what the client named.
+        """The parameters of an upstream request, with the parent span in `_meta`: the gateway's
+        span, or the client's if the trace is not kept.
         """
         baggage = None if operation is None else operation.baggage
         if span is not None:
@@ -222,7 +222,7 @@ class Tracing:
             self._ended(span)
 
     def session_ended(self, side: Side, seconds: float, version: str, transport: str) -> None:
-        """Note how long a session of the legacy era lasted."""
+        """Record how long a session of the legacy era lasted."""
         if self.durations is not None:
             series = Series("", None, None, None, None, version, transport)
             self.durations.record(c.SESSION_DURATION[side], seconds, series)
@@ -235,12 +235,12 @@ def _begun(kind: SpanKind, asked: tuple[Named, str, str | Raw | None], trace: st
 
 
 def _root(kind: SpanKind, asked: tuple[Named, str, str | Raw | None], traceparent: str) -> Span:
-    """The first span of a trace, with the ids that were drawn for it."""
+    """The first span of a trace, with the ids that were generated for it."""
     return _begun(kind, asked, traceparent[3:35], traceparent[36:52])
 
 
 def _child(above: Span, kind: SpanKind, asked: tuple[Named, str, str | Raw | None]) -> Span:
-    """A span below another one of this process."""
+    """A child of another span of this process."""
     span = _begun(kind, asked, above.trace, new_id())
     span.above, span.state = above.id, above.state
     return span

@@ -1,1 +1,1 @@
-"""Public fakes for tests of Armory and of programs built on it."""
+"""Public test doubles, for tests of Armory and of programs built on it."""

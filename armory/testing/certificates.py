@@ -1,4 +1,4 @@
-"""A certificate of this machine that nobody else vouches for.
+"""A self-signed certificate for 127.0.0.1.
 
 Owns: `certificate`. Never imports the gateway.
 """
@@ -16,7 +16,7 @@ from cryptography.x509.oid import NameOID
 
 
 def certificate(folder: Path) -> tuple[Path, Path]:
-    """(certificate, key) of 127.0.0.1, signed by itself."""
+    """Create a self-signed certificate for 127.0.0.1: the paths (certificate, key)."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "upstream")])
     now = datetime.now(UTC)

@@ -45,7 +45,8 @@ class Turn:
 
 
 class ScriptedChat:
-    """Serves `turns` in order, one a request; the last one is repeated. Use as an async context.
+    """Serves `turns` in order, one for each request; the last one is repeated. Use as an async
+    context.
 
     Attributes:
         url: base URL, ending in `/v1`.

@@ -23,22 +23,22 @@ class FakeClock:
         self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
 
     def now(self) -> float:
-        """The reading, seconds."""
+        """The current time, seconds."""
         return self._now
 
     async def sleep(self, seconds: float) -> None:
-        """Wait until the clock has been moved by `seconds`."""
+        """Wait until the clock was advanced by `seconds`."""
         wake: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         heapq.heappush(self._sleepers, (self._now + seconds, next(self._order), wake))
         await wake
 
     @property
     def sleeping(self) -> int:
-        """How many wait on this clock."""
+        """The number of tasks that wait on this clock."""
         return sum(not wake.done() for _, _, wake in self._sleepers)
 
     async def advance(self, seconds: float) -> None:
-        """Move on, waking whoever is due, in order; lets each of them run."""
+        """Advance the clock and wake the tasks that are due, in order; each of them runs."""
         until = self._now + seconds
         while self._sleepers and self._sleepers[0][0] <= until:
             when, _, wake = heapq.heappop(self._sleepers)

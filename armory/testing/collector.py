@@ -1,4 +1,4 @@
-"""An OpenTelemetry collector on a real port, which keeps what it is sent: for tests.
+"""An OpenTelemetry collector on a real port that keeps what it receives, for tests.
 
 Owns: `Collector`. Needs the extra `otel`. Never used by the gateway itself.
 """

@@ -1,4 +1,5 @@
-"""A fake embedder: quick, deterministic, no model; texts that share words are near each other.
+"""A fake embedder: fast, deterministic, without a model; texts with common words are close to each
+other.
 
 Owns: `HashingEmbedder`. Never imports a model.
 """

@@ -1,4 +1,4 @@
-"""A gateway in front of scripted upstreams, for tests of the front without any process behind.
+"""A gateway with scripted upstreams, for tests of the front without any process behind it.
 
 Owns: `ScriptedPool` (upstreams as functions), `WordRetriever` (search by shared words), and
 `serving` (the HTTP edge on a free port). Never imports a real upstream transport.
@@ -77,7 +77,7 @@ def raws(value: dict[str, Any]) -> dict[str, Raw]:
 
 
 async def asking(call: Call, owner: Owner) -> Reply:
-    """A legacy upstream that asks `FORM` twice in the middle of a call."""
+    """A call to a legacy upstream that asks `FORM` twice while it runs."""
     del owner
     if call.client is None:
         raise ValueError("a call without a client has nobody to ask")
@@ -104,7 +104,7 @@ class ScriptedUpstream:
 
 @dataclass
 class ScriptedPool:
-    """`gateway.ports.Pool` over scripted upstreams; notes what came."""
+    """`gateway.ports.Pool` with scripted upstreams; records what it receives."""
 
     upstreams: dict[str, ScriptedUpstream] = field(default_factory=dict[str, ScriptedUpstream])
     calls: list[tuple[str, Owner, Call]] = field(default_factory=list[tuple[str, Owner, Call]])
@@ -125,38 +125,38 @@ class ScriptedPool:
     down: list[str] = field(default_factory=list[str])
 
     async def request(self, server: str, owner: Owner, call: Call) -> Reply:
-        """Hand a call to the script."""
+        """Pass a call to the script."""
         self.calls.append((server, owner, call))
         self._known(server)
         return await self.upstreams[server].answer(call, owner)
 
     async def listen(self, server: str, owner: Owner, call: Call) -> Reply:
-        """Hand it to the script as well."""
+        """Pass it to the script as well."""
         return await self.request(server, owner, call)
 
     async def set_subscriptions(
         self, server: str, owner: Owner, uris: frozenset[str], again: str | None = None
     ) -> None:
-        """Note the wanted set."""
+        """Record the subscriptions."""
         del again
         self.subscriptions[server, self.key(server, owner)] = uris
 
     async def notify(self, server: str, owner: Owner, method: str, params: Params) -> None:
-        """Note the notification."""
+        """Record the notification."""
         self.notified.append((server, owner, method, params))
 
     async def roots_changed(self, owner: Owner, client: ClientChannel) -> None:
-        """Note the news."""
+        """Record the event."""
         self.rooted.append((owner, client))
 
     def log_level_changed(self, owner: Owner, level: str) -> None:
-        """Note the level."""
+        """Record the level."""
         self.levels.append((owner, level))
 
     async def fetch_lists(
         self, server: str, owner: Owner, capabilities: Mapping[str, Any] | None = None
     ) -> ServerLists:
-        """As scripted, the same for everybody."""
+        """The scripted lists, the same for everybody."""
         del owner, capabilities
         self._known(server)
         return self.upstreams[server].lists
@@ -164,14 +164,14 @@ class ScriptedPool:
     async def fetch_lists_for(
         self, server: str, capabilities: Mapping[str, Any], *, handshake: bool = False
     ) -> ServerLists:
-        """As scripted for that declaration, or else for everybody."""
+        """The lists scripted for these capabilities, or else those for everybody."""
         upstream = self.upstreams[server]
         assert handshake == (upstream.era == "modern")
         self.listed_for.append((server, capabilities))
         return upstream.lists_for(capabilities) if upstream.lists_for else upstream.lists
 
     async def settle(self, server: str, owner: Owner) -> None:
-        """It is always known."""
+        """Nothing: the lists are always known."""
 
     def key(self, server: str, owner: Owner) -> str:
         """Sessions are per principal."""
@@ -179,7 +179,7 @@ class ScriptedPool:
         return owner.principal.key
 
     def announces(self, server: str, owner: Owner) -> bool:
-        """No session of its own says anything."""
+        """False: it has no session that could notify."""
         del server, owner
         return False
 
@@ -197,7 +197,7 @@ class ScriptedPool:
         return [*self.upstreams, *self.down]
 
     async def release_session(self, session_id: str) -> None:
-        """Note the end of a session."""
+        """Record the end of a session."""
         self.released.append(session_id)
 
     def _known(self, server: str) -> None:
@@ -220,7 +220,7 @@ class WordRetriever:
     async def index(
         self, tools: Sequence[ToolRecord], outdated: Callable[[], bool] | None = None
     ) -> None:
-        """Take these tools."""
+        """Index these tools."""
         del outdated
         self._tools = list(tools)
 
@@ -263,7 +263,7 @@ async def serving(
     alive_s: float = ALIVE_S,
     connections: int | None = None,
 ) -> AsyncGenerator[tuple[str, HttpEdge]]:
-    """The HTTP edge on a free port, for so many connections; gives its base URL and the edge.
+    """The HTTP edge on a free port; yields its base URL and the edge.
 
     With a `store` it is one of several replicas that share it; one that has shown no sign of life
     for `alive_s` counts as gone.

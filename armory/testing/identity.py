@@ -1,4 +1,4 @@
-"""A scripted identity provider over real HTTP: signs tokens, and checks every parameter it is sent.
+"""A scripted identity provider over real HTTP: signs tokens, and validates every parameter.
 
 Owns: `IdentityProvider`. Never imports the gateway.
 """
@@ -33,7 +33,7 @@ _REDEEMED = _CLIENT | {"assertion"}
 
 @dataclass
 class IdentityProvider:
-    """A provider at /idp of a port of its own.
+    """A provider at /idp on its own port.
 
     Attributes:
         url: its origin.
@@ -98,12 +98,12 @@ class IdentityProvider:
 
     @property
     def issuer(self) -> str:
-        """What it calls itself."""
+        """Its issuer identifier."""
         return f"{self.url}/idp"
 
     @property
     def refresh_tokens(self) -> list[str]:
-        """Those that hold."""
+        """The valid refresh tokens."""
         return list(self._refresh)
 
     def add_key(self, kid: str) -> None:
@@ -115,7 +115,7 @@ class IdentityProvider:
         del self._keys[kid]
 
     def sign(self, typ: str = "at+jwt", **claims: Any) -> str:
-        """A token with these claims beside the usual; None takes one away."""
+        """A token with these claims in addition to the usual ones; None removes one."""
         now = int(time.time()) + self.ahead_s
         usual = {"iss": self.issuer, "sub": self.user, "iat": now, "exp": now + self.lifetime}
         said = {name: value for name, value in (usual | claims).items() if value is not None}
@@ -172,7 +172,7 @@ class IdentityProvider:
     # -- logging in --------------------------------------------------------------------------
 
     async def _authorize(self, request: web.Request) -> web.Response:
-        """Log `user` in at once, and send the browser back."""
+        """Log `user` in without asking, and redirect the browser back."""
         query = dict(request.query)
         client, redirect = query.get("client_id", ""), query.get("redirect_uri", "")
         known = self.redirects.get(client)
@@ -259,7 +259,7 @@ class IdentityProvider:
     # -- other people's tokens ---------------------------------------------------------------
 
     def verified(self, token: str) -> dict[str, Any] | None:
-        """The claims of a token that it signed itself; None: it did not, or it has expired."""
+        """The claims of a token that it signed; None: invalid or expired."""
         try:
             kid = jwt.get_unverified_header(token)["kid"]
             key = self._keys[kid].public_key()
@@ -303,7 +303,7 @@ class IdentityProvider:
         return {"access_token": token, "issued_token_type": wanted, "scope": scope}
 
     def _bearer(self, form: dict[str, str], client: str) -> dict[str, Any] | None:
-        """RFC 7523: an access token for an ID-JAG of a provider that it trusts, once each."""
+        """RFC 7523: an access token for an ID-JAG of a trusted provider; each is accepted once."""
         assertion = form.get("assertion", "")
         claims = next(filter(None, (one.verified(assertion) for one in self.trusted)), None)
         if claims is None or form.keys() - _REDEEMED:

@@ -1,4 +1,4 @@
-"""Serving a scripted application on a port that the system chooses.
+"""Serves a scripted application on a port that the system chooses.
 
 Owns: `listening`. Never imports the gateway.
 """
@@ -13,7 +13,7 @@ from aiohttp import web
 async def listening(
     app: web.Application, tls: ssl.SSLContext | None = None
 ) -> tuple[web.AppRunner, str]:
-    """(what to clean up, the URL) of an application that is served on loopback."""
+    """Serve an application on loopback: (the object to clean up, its URL)."""
     runner = web.AppRunner(app, shutdown_timeout=1.0)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()

@@ -1,4 +1,4 @@
-"""An OAuth client and the browser of its person, by hand: every parameter can be wrong.
+"""An OAuth client and its user's browser; tests can make every parameter wrong.
 
 Owns: `App`. Never imports the gateway.
 """
@@ -69,7 +69,7 @@ class App:
         return {name: said for name, said in query.items() if said is not None}
 
     async def get(self, url: str, **query: str) -> tuple[int, str]:
-        """(status, Location or text) of one page, without following."""
+        """GET one page without following redirects: (status, Location or text)."""
         place = f"{url}?{urlencode(query)}" if query else url
         async with self.http.get(place, allow_redirects=False) as response:
             return response.status, response.headers.get("Location") or await response.text()
@@ -79,7 +79,7 @@ class App:
         return await self.get(f"{self.url}/oauth/authorize", **self.asking(**changed))
 
     async def press(self, page: str, action: str = "allow", **more: str) -> tuple[int, str]:
-        """(status, Location or page) after a button of the consent page."""
+        """Press a button of the consent page: (status, Location or page)."""
         found = re.search(r'name="request" value="([^"]+)"', page)
         assert found is not None, page
         headers = {"Origin": more.pop("origin", self.origin)}
@@ -92,7 +92,7 @@ class App:
             return response.status, response.headers.get("Location") or await response.text()
 
     async def log_in(self, **changed: str | None) -> dict[str, str]:
-        """With what the person came back to the client, after letting it in."""
+        """Log in and give consent; returns the parameters of the redirect to the client."""
         status, page = await self.authorize(**changed)
         if status == 200:  # else it is remembered
             status, page = await self.press(page)
@@ -100,7 +100,7 @@ class App:
         return await self.come_back(page)
 
     async def come_back(self, place: str) -> dict[str, str]:
-        """From the provider over the gateway to the client."""
+        """Follow the redirects from the provider through the gateway to the client."""
         for _ in range(3):
             if place.startswith(CALLBACK):
                 return dict(parse_qsl(urlsplit(place).query))
@@ -130,7 +130,7 @@ class App:
         return await self.token(grant_type="refresh_token", refresh_token=token, **form)
 
     async def tokens(self, **changed: str | None) -> dict[str, Any]:
-        """What a whole login gives."""
+        """Run a whole login; returns the tokens."""
         if not self.client_id:
             await self.register()
         back = await self.log_in(**changed)

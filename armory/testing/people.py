@@ -1,4 +1,4 @@
-"""A gateway at whose upstream people have accounts, and their browsers.
+"""A gateway with an upstream where people have accounts, and their browsers.
 
 Owns: `World` and `Browser`, for tests. Never used by the gateway itself.
 """
@@ -27,7 +27,7 @@ URLS = {"elicitation": {"url": {}}}
 
 
 class World:
-    """A provider, an upstream with accounts, and gateways in front."""
+    """An identity provider, an upstream with accounts, and gateways in front of it."""
 
     def __init__(self, provider: IdentityProvider, upstream: AccountsServer, home: Path) -> None:
         self.provider = provider
@@ -44,7 +44,7 @@ class World:
         accounts: Mapping[str, Any] | None = None,
         **security: Any,
     ) -> AsyncGenerator[tuple[str, Runtime]]:
-        """A gateway that runs; gives its URL and it."""
+        """A running gateway; yields its URL and the gateway."""
         people = {"type": "authorization_code", "per": "principal", "client_id": "armory"}
         people["client_secret"] = "armory-secret"
         config = {
@@ -66,7 +66,7 @@ class World:
             yield runtime.listening.url, runtime
 
     def later(self, by_s: float) -> None:
-        """As if so many seconds had passed for what the gateway has granted to clients."""
+        """Let this many seconds pass for the grants that the gateway has given to clients."""
         with sqlite3.connect(self.home / "armory.db") as database:
             database.execute(
                 f"UPDATE oauth_grants SET expires_at_ms = expires_at_ms - {by_s * 1000}"
@@ -81,7 +81,7 @@ class World:
         params: dict[str, Any] | None = None,
         capabilities: dict[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """One modern request."""
+        """Send one modern request."""
         if params is None:
             params = {"name": "docs__note", "arguments": {}}
         body = modern_body(1, method, params, capabilities=capabilities)
@@ -90,13 +90,13 @@ class World:
             return (await messages(response))[-1]
 
     async def names(self, url: str, token: str) -> list[str]:
-        """The tools that a token's caller is shown."""
+        """The tools that a token's owner is shown."""
         listed = await self.ask(url, token, "tools/list", {})
         return [tool["name"] for tool in listed["result"]["tools"]]
 
 
 class Browser:
-    """Somebody's browser, which clicks what it is told to."""
+    """A person's browser."""
 
     def __init__(self, world: World, url: str) -> None:
         self.world = world
@@ -110,7 +110,7 @@ class Browser:
         await self.http.close()
 
     async def click(self, action: str, follow: bool = True, **form: str) -> tuple[int, str]:
-        """(status, text) after a button of the page was clicked."""
+        """Click a button of the page: (status, text)."""
         headers = {"Origin": self.url}
         data = {"action": action, **form}
         page = f"{self.url}/connect/docs"
@@ -123,7 +123,7 @@ class Browser:
             return response.status, await response.text()
 
     async def connect(self, name: str) -> str:
-        """Say who it is, and connect the account of the same name."""
+        """Log in under a name, and connect the upstream account of the same name."""
         self.world.provider.user = name
         status, text = await self.click("identify", credential=TOKENS[name])
         assert status == 200

@@ -1,4 +1,4 @@
-"""Programs that a test starts: a gateway from a configuration, servers, Node's tools.
+"""Child processes of tests: a gateway with a configuration, servers, Node's tools.
 
 Owns: starting them, waiting until they answer, ending them. Never imports the rest of Armory.
 """
@@ -75,13 +75,13 @@ class Program:
         return said.rstrip("\n")
 
     def errors(self, limit_bytes: int = 20_000) -> str:
-        """The last of what it wrote to standard error."""
+        """The end of its standard error."""
         self._errors.seek(0, os.SEEK_END)
         self._errors.seek(max(0, self._errors.tell() - limit_bytes))
         return self._errors.read().decode("utf-8", "replace")
 
     def close(self) -> None:
-        """Ask it to end, insist after a while."""
+        """Terminate it, and kill it if that takes too long."""
         if self.process.poll() is None:
             self.process.terminate()
             try:
@@ -95,7 +95,7 @@ class Program:
 
 
 class GatewayProcess(Program):
-    """`armory serve` on a free port, with a configuration of its own.
+    """`armory serve` on a free port, with its own configuration.
 
     Attributes:
         url: without a path, e.g. `http://127.0.0.1:43211`.
@@ -135,7 +135,7 @@ class GatewayProcess(Program):
             raise
 
     def status(self) -> dict[str, Any]:
-        """What `/readyz` says to an administrator, ready or not."""
+        """The answer of `/readyz` to an administrator, ready or not."""
         headers: dict[str, str] = {}
         for note in self._notes.glob("*.json"):
             token = json.loads(note.read_text(encoding="utf-8"))["token"]
@@ -149,7 +149,7 @@ class GatewayProcess(Program):
                 return json.load(refused)
 
     def wait_ready(self, timeout_s: float = _READY_S) -> None:
-        """Wait until every upstream is there.
+        """Wait until every upstream is up.
 
         Raises:
             TimeoutError: one is not; says which.
@@ -162,7 +162,7 @@ class GatewayProcess(Program):
 
 
 def alive(pid: int) -> bool:
-    """Whether a process exists; a zombie does."""
+    """Whether a process exists; zombies do."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -31,8 +31,8 @@ def free_port() -> int:
 
 
 def lasting_port() -> int:
-    """A port that nobody listens on, nor takes while a server is away for a moment: it is below
-    those that outgoing connections are given, one to the server itself among them.
+    """A free port that stays free while a server restarts: below the range of ports for outgoing
+    connections, which could take it otherwise.
     """
     try:
         lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
@@ -52,7 +52,7 @@ def redis_binary() -> str | None:
 
 
 def postgres_folder() -> Path | None:
-    """Where PostgreSQL's programs are (`postgres`, `initdb`, `psql`); None: not installed."""
+    """The folder of PostgreSQL's programs (`postgres`, `initdb`, `psql`); None: not installed."""
     found = shutil.which("postgres")
     places = [Path(found).resolve()] if found else []
     for folder in _POSTGRES_FOLDERS:
@@ -66,7 +66,7 @@ def postgres_folder() -> Path | None:
 
 
 class RedisServer:
-    """A `redis-server` that keeps nothing over a restart.
+    """A `redis-server` without persistence.
 
     Args:
         host: the address that it listens on.
@@ -101,14 +101,14 @@ class RedisServer:
         wait_until(self._answers, "redis-server does not answer", _READY_S)
 
     def kill(self) -> None:
-        """End it at once, as a crash would."""
+        """Kill it at once, like a crash."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._process = None
 
     def pause(self) -> None:
-        """Stop answering without closing anything, as a dead machine would."""
+        """Stop it from answering without closing connections, like a hung machine."""
         if self._process is not None:
             self._process.send_signal(signal.SIGSTOP)
 
@@ -127,7 +127,7 @@ class RedisServer:
 
 
 class QdrantProcess:
-    """A `qdrant` that keeps its points over a restart, on ports of the system's choice.
+    """A `qdrant` that keeps its points over a restart, on ports that the system chooses.
 
     Args:
         folder: for its points and its log.
@@ -174,7 +174,7 @@ class QdrantProcess:
             raise
 
     def kill(self) -> None:
-        """End it at once, as a crash would."""
+        """Kill it at once, like a crash."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -189,7 +189,8 @@ class QdrantProcess:
 
 
 class PostgresServer:
-    """A PostgreSQL cluster in a temporary folder; as root it runs as the user `postgres`.
+    """A PostgreSQL cluster in a temporary folder; if started by root, it runs as the user
+    `postgres`.
 
     Args:
         host: the address that it listens on; whoever reaches it needs no password.
@@ -265,11 +266,11 @@ class PostgresServer:
             raise
 
     def stop(self) -> None:
-        """End it at once: every connection breaks."""
+        """Stop it at once: every connection breaks."""
         self._end(signal.SIGINT)  # fast shutdown
 
     def pause(self) -> None:
-        """Stop answering without closing anything, as a dead machine would."""
+        """Stop it from answering without closing connections, like a hung machine."""
         if self._process is not None:
             postmaster = str(self._process.pid)
             found = subprocess.run(["pgrep", "-P", postmaster], capture_output=True, check=False)
@@ -287,7 +288,7 @@ class PostgresServer:
                 os.kill(pid, number)
 
     def remove(self) -> None:
-        """End it and delete its folder, without writing first what is deleted."""
+        """Stop it and delete its folder, without flushing to disk first."""
         self._end(signal.SIGQUIT)  # immediate shutdown
         shutil.rmtree(self._folder, ignore_errors=True)
 

@@ -1,6 +1,6 @@
-"""The REST service over a made-up catalog, on a real port: for tests, examples and benchmarks.
+"""The REST service with a made-up catalog, on a real port: for tests, examples and benchmarks.
 
-Owns: putting the parts together without upstreams. Never used by the gateway itself.
+Owns: assembling the parts without upstreams. Never used by the gateway itself.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ ADMIN_TOKEN = "an-administrators-token"
 
 @dataclass(slots=True)
 class Service:
-    """A service that runs.
+    """A running service.
 
     Attributes:
         url: where it is reached.
@@ -81,7 +81,9 @@ class Service:
         self.gateway.publish(catalog)
 
     def follow_registry(self) -> None:
-        """Index tools that are registered over REST, as long as `follows_registry` says so."""
+        """Index tools registered over REST whenever they change, while
+        `follows_registry` is set.
+        """
 
         async def changed(_value: str) -> None:
             if self.follows_registry:

@@ -1,4 +1,4 @@
-"""An application at the gateway's own server.
+"""Serves an application with the gateway's own HTTP server.
 
 Owns: `listen`. Never imports what is served.
 """
@@ -23,7 +23,7 @@ async def listen(
     shortcut: Shortcut | None = None,
     who_asks: Callable[[web.Request], Awaitable[str | None]] | None = None,
 ) -> Listening:
-    """Serve on a port that is bound.
+    """Serve on a bound port.
 
     Args:
         app: the finished application.

@@ -1,6 +1,6 @@
-"""Threads beside the event loop, which comes first: on its core, and with the interpreter.
+"""Threads for work that would block the event loop, which has priority over them.
 
-Owns: the names that rooms use. Never imports a room: every one has threads.
+Owns: the names that rooms use. Never imports a room: every room has threads.
 """
 
 from armory.threads.loop_thread import LoopThread

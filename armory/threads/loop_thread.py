@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, for callers that have none or whose own is busy.
+"""An event loop in its own thread, for callers that have none or must not block their own.
 
 Owns: `LoopThread`. Never imports a room.
 """
@@ -15,7 +15,7 @@ _T = TypeVar("_T")
 
 
 class LoopThread:
-    """An event loop in a daemon thread of its own, from now on; `end` it.
+    """An event loop in a daemon thread, which starts at once; call `end` to stop it.
 
     Args:
         name: the thread's, for debuggers.
@@ -28,19 +28,21 @@ class LoopThread:
 
     @property
     def here(self) -> bool:
-        """Whether the caller runs there, who must not wait for anything else there."""
+        """Whether the caller is in this thread, where waiting for other work of the thread would
+        deadlock.
+        """
         return threading.current_thread() is self._thread
 
     def submit(self, work: Coroutine[Any, Any, _T]) -> Future[_T]:
-        """Run `work` there; from any thread."""
+        """Schedule `work` there; from any thread."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Run `work` there and wait for it; from any other thread."""
+        """Run `work` there and wait for its result; from any other thread."""
         return self.submit(work).result()
 
     def end(self, timeout_s: float) -> None:
-        """Cancel what still runs there, and wait until it and the thread have ended.
+        """Cancel what still runs there, and wait until the work and the thread have ended.
 
         Args:
             timeout_s: so long the wait is at most.
@@ -49,7 +51,9 @@ class LoopThread:
         self._thread.join(timeout_s)
 
     def end_after(self, work: Coroutine[Any, Any, object]) -> None:
-        """Run `work` there, and end then; waits for neither, so that a finalizer may ask for it."""
+        """Run `work` there, then stop the thread. Waits for neither, so that finalizers may call
+        it.
+        """
         stop = self._loop.stop  # asked for from any thread: from this one where it is done by now
         self.submit(work).add_done_callback(lambda _: self._loop.call_soon_threadsafe(stop))
 

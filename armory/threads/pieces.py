@@ -1,6 +1,7 @@
-"""Many objects sorted, or freed, a few at a time: all at once would hold the interpreter.
+"""Sorting and freeing many objects in pieces: in one step that would hold the interpreter (GIL) for
+long.
 
-Owns: `in_order`, `let_go`, `Table` and the one thread that frees. Never imports a room.
+Owns: `in_order`, `let_go`, `Table` and the one thread that frees objects. Never imports a room.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ _ASIDE_S = 0.00005
 
 
 def in_order(texts: Iterable[str]) -> Iterator[str]:
-    """As `sorted`, but in pieces: one sort of 100,000 texts holds the interpreter for 10 ms."""
+    """Like `sorted`, but in pieces: one sort of 100,000 texts holds the interpreter for 10 ms."""
     left = list(texts)
     return merge(*(sorted(left[at : at + _MANY]) for at in range(0, len(left), _MANY)))
 
 
 def let_go(held: list[Any] | dict[Any, Any]) -> None:
-    """Free the objects of a long list or table a few at a time, in a thread; a short one is left.
+    """Free the objects of a long list or table in pieces, in a thread; a short one is left alone.
 
     Dropping the last reference to a large object frees everything in it at once: 100,000 tools hold
     the event loop for 0.1 s, whichever thread frees them. May be called from finalizers. Before the
@@ -43,7 +44,7 @@ def let_go(held: list[Any] | dict[Any, Any]) -> None:
 
 
 class Table(dict[_K, _V]):
-    """A table whose objects are freed a few at a time, once nobody holds it; see `let_go`."""
+    """A table whose objects are freed in pieces once it is no longer referenced; see `let_go`."""
 
     __slots__ = ()
 
@@ -52,15 +53,15 @@ class Table(dict[_K, _V]):
 
 
 class FreeingThread:
-    """A thread that frees objects. It takes them without a lock: a finalizer may run anywhere, also
-    inside the code of a lock.
+    """A thread that frees objects. Its queue has no lock: finalizers run anywhere, also while a
+    lock is held.
     """
 
     def __init__(self) -> None:
         self.start_over()
 
     def start_over(self) -> None:
-        """As if it had never been started; in a forked process, where there is no thread."""
+        """Reset the state in a forked process, where the thread does not exist."""
         self._waiting: SimpleQueue[list[Any] | dict[Any, Any]] = SimpleQueue()
         self._started = False
 
@@ -71,7 +72,7 @@ class FreeingThread:
             threading.Thread(target=self._run, name="armory-free", daemon=True).start()
 
     def take(self, held: list[Any] | dict[Any, Any]) -> None:
-        """Have the thread free these objects; before `start`, the caller does."""
+        """Queue objects to be freed by the thread; before `start`, the caller frees them."""
         if self._started:
             self._waiting.put(held)
 

@@ -1,6 +1,7 @@
-"""Work that computes for long, in threads: on catalogs one at a time, for callers beside that.
+"""Thread pools for long computations: one for work on catalogs, one at a time, and one for work
+that callers wait for.
 
-Owns: these threads, and those of work that may hang. Never imports a room.
+Owns: these threads, and those for work that may hang. Never imports a room.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _SOON, _REST_S = 8, 0.03
 
 
 async def in_turn(work: Callable[..., _T], *arguments: Any) -> _T:
-    """As `asyncio.to_thread`, for long work on a catalog: one at a time in the whole process.
+    """Like `asyncio.to_thread`, for long work on a catalog: one at a time in the whole process.
 
     Every further computing thread may take the interpreter before the event loop gets it back.
     """
@@ -37,7 +38,9 @@ async def in_turn(work: Callable[..., _T], *arguments: Any) -> _T:
 
 
 async def for_callers(large: bool, work: Callable[..., _T], *arguments: Any) -> _T:
-    """As `in_turn_if`, for what a caller waits for: it does not queue behind work on catalogs."""
+    """Like `in_turn_if`, for work that a caller waits for: it does not queue behind work on
+    catalogs.
+    """
     if not large:
         return work(*arguments)
     with SWITCH_INTERVAL.short():
@@ -45,9 +48,9 @@ async def for_callers(large: bool, work: Callable[..., _T], *arguments: Any) -> 
 
 
 async def steps_for_callers(steps: Generator[None, None, _T]) -> _T:
-    """What the steps come to, in the thread of `for_callers`: what else it has to do goes between
-    two of them. After some it rests between two, ten times as long as one of 64 KiB takes: the
-    event loop waits for a thread that computes after each of its own pauses.
+    """Run a generator in the thread of `for_callers`, with other work between its steps; returns
+    its result. After some steps it pauses for ten times as long as one of 64 KiB takes: each time
+    the event loop goes idle, it has to wait for a computing thread to get the interpreter back.
     """
     taken = 0
     while True:
@@ -61,7 +64,7 @@ async def steps_for_callers(steps: Generator[None, None, _T]) -> _T:
 
 
 def _step(steps: Generator[None, None, _T]) -> list[_T]:
-    """Take one more step; what they come to, if it was the last."""
+    """Run one more step; returns the generator's result after the last."""
     try:
         next(steps)
     except StopIteration as done:
@@ -75,7 +78,7 @@ async def _run(pool: ThreadPoolExecutor, work: Callable[..., _T], *arguments: An
 
 
 async def in_turn_if(large: bool, work: Callable[..., _T], *arguments: Any) -> _T:
-    """As `in_turn` where the work is `large`; else do it at once."""
+    """Like `in_turn` if the work is `large`; otherwise run it at once."""
     if not large:
         return work(*arguments)
     with SWITCH_INTERVAL.short():
@@ -83,8 +86,8 @@ async def in_turn_if(large: bool, work: Callable[..., _T], *arguments: Any) -> _
 
 
 def _start_over() -> None:
-    """Threads of this process: after a fork those of the parent are there in name only, and
-    whatever is given to them waits for ever.
+    """Create new thread pools: after a fork, those of the parent have no threads, and work given to
+    them would wait for ever.
     """
     global _IN_TURN, _FOR_CALLERS
     _IN_TURN = ThreadPoolExecutor(1, "armory-catalog", lower_priority, (CATALOG_NICE,))
@@ -98,7 +101,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def unattended(work: Callable[[], _T], name: str) -> Future[_T]:
-    """Run `work` in a daemon thread of its own, which the end of the process does not wait for.
+    """Run `work` in its own daemon thread, for which the end of the process does not wait.
 
     Args:
         work: what may hang, on another machine for example.

@@ -1,6 +1,6 @@
-"""How soon and for how long a thread has a core: the event loop's first, others behind it.
+"""Thread priorities: the event loop's thread comes first, others run behind it.
 
-Owns: nice values and slices of threads. Never imports a room.
+Owns: nice values and time slices of threads. Never imports a room.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def wake_sooner() -> None:
 
 
 def lower_priority(nice: int = GIVES_WAY) -> None:
-    """Raise the calling thread's nice value by so much, where each thread has its own (Linux)."""
+    """Raise the calling thread's nice value by this much, where threads have their own (Linux)."""
     if sys.platform == "linux":
         thread = threading.get_native_id()
         with suppress(OSError):
@@ -64,7 +64,9 @@ def lower_priority(nice: int = GIVES_WAY) -> None:
 
 @contextmanager
 def default_slice() -> Generator[None]:
-    """Give the calling thread default slices meanwhile: a process that it starts inherits them."""
+    """Give the calling thread the default time slice for the block: a process started in it
+    inherits the slice.
+    """
     if not getattr(_here, "first", False):
         yield
         return

@@ -1,6 +1,7 @@
-"""How soon the interpreter leaves a thread that computes to the event loop.
+"""The interpreter's switch interval: how soon a computing thread gives the interpreter to the event
+loop.
 
-Owns: the interpreter's switch interval. Never imports a room.
+Owns: changing that interval. Never imports a room.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ at each row."""
 
 
 class SwitchInterval:
-    """The interpreter's switch interval, shortened while anybody asks; one for the process, which
-    may have several event loops.
+    """Shortens the interpreter's switch interval while anybody needs it. There is one for the
+    process, which may have several event loops.
     """
 
     def __init__(self) -> None:
@@ -28,7 +29,7 @@ class SwitchInterval:
 
     @contextmanager
     def short(self) -> Generator[None]:
-        """Shorten it to `SHORT_S` meanwhile."""
+        """Shorten the interval to `SHORT_S` for the block."""
         with self._lock:
             if not self._wanted:
                 self._usual_s = sys.getswitchinterval()

@@ -15,7 +15,7 @@ SESSIONS = 10_000
 
 
 class Breaker:
-    """Closed lets everything through; open nothing; half-open one trial call.
+    """A circuit breaker: closed lets every call through, open none, half-open one trial call.
 
     Args:
         failures: so many failures in a row open it, at least 1.
@@ -37,7 +37,7 @@ class Breaker:
         return "half_open" if self._trial or now - self._opened_at >= self._open_s else "open"
 
     def admits(self, now: float) -> bool:
-        """Whether a call may go out now; half-open, the first one asked becomes the trial.
+        """Whether a call may go out now. While half-open, the first call becomes the trial.
 
         Whoever was admitted must report `succeeded`, `failed` or `abandoned`.
         """
@@ -78,12 +78,12 @@ class Breaker:
         self._trial = False
 
     def abandoned(self) -> None:
-        """A call ended without a verdict (its caller went away): the trial is free again."""
+        """A call ended without a verdict (its caller went away): another call may be the trial."""
         self._trial = False
 
 
 class Breakers:
-    """The breakers of one upstream: each session's failures are its own.
+    """The breakers of one upstream. Each session has its own, so its failures count for it alone.
 
     Args:
         failures: as of `Breaker`.
@@ -100,7 +100,7 @@ class Breakers:
         self._of_sessions: dict[str, Breaker] = {}
 
     def of(self, session: str) -> Breaker:
-        """That of the session, or process, with this key."""
+        """The breaker of the session or process with this key."""
         breaker = self._of_sessions.get(session)
         if breaker is None:
             if len(self._of_sessions) >= SESSIONS:
@@ -109,10 +109,10 @@ class Breakers:
         return breaker
 
     def forget(self, session: str) -> None:
-        """There is no such session any more, nobody tries it: its breaker would stay half-open."""
+        """Drop the breaker of a session that has ended: no call would ever close it again."""
         self._of_sessions.pop(session, None)
 
     def state(self, now: float) -> State:
-        """The worst state of any of them at `now` (seconds)."""
+        """The worst state of all breakers at `now` (seconds)."""
         states = {self.own.state(now), *(each.state(now) for each in self._of_sessions.values())}
         return "open" if "open" in states else "half_open" if "half_open" in states else "closed"

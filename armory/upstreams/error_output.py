@@ -1,4 +1,5 @@
-"""What the processes of one stdio server wrote to standard error, or in vain to standard output.
+"""The last lines that the processes of one stdio server wrote to standard error (or, by mistake, to
+standard output).
 
 Owns: keeping the last of it, and finding the line that says most. Never imports a transport.
 """
@@ -51,7 +52,7 @@ _WORDS = re.compile(
 
 
 class ErrorOutput:
-    """The last 64 KiB of standard error, of every process that the upstream has had.
+    """The last 64 KiB of standard error of all processes that the upstream has had.
 
     Attributes:
         count: how many lines there have been in all.
@@ -65,15 +66,15 @@ class ErrorOutput:
         self._whole: ErrorOutput | None = None
 
     def of_one(self) -> ErrorOutput:
-        """What a new process writes: 16 KiB of it alone, besides among all. It may be another
-        principal's than the others.
+        """The output of one new process: its own last 16 KiB, which also go to the whole. Errors of
+        one principal's process must not show another's output.
         """
         made = ErrorOutput()
         made._kept_bytes, made._whole = _OF_ONE_BYTES, self
         return made
 
     def add(self, line: bytes) -> str:
-        """Keep one line, cut where it is very long; gives it as text."""
+        """Keep one line, cut where it is very long; returns it as text."""
         text = line[:_LINE_BYTES].decode("utf-8", "replace").rstrip()
         if text:
             self._keep(text)
@@ -89,20 +90,18 @@ class ErrorOutput:
             self._whole._keep(text)
 
     def lines(self) -> list[str]:
-        """What is kept of the lines, without secrets."""
+        """The lines that are kept, with secrets redacted."""
         return [redacted(text) for text in self._lines]
 
     def last(self) -> str:
-        """The last line that says something; "" where there is none."""
+        """The last line that is not noise; "" where there is none."""
         for text in reversed(self._lines):
             if not (_NOISE.match(text) or _USUAL.match(text)):
                 return _shown(text)
         return ""
 
     def telling(self) -> str:
-        """The line that says most of what went wrong; "" where none does, as npm's warnings do
-        not.
-        """
+        """The line that explains best what went wrong; "" where none does, as npm's warnings."""
         lines = [_unframed(text) for text in self._lines]
         spoken = [at for at, text in enumerate(lines) if not _NOISE.match(text)]
         named = [at for at in spoken if _NAMED.match(lines[at].strip())]

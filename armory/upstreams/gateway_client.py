@@ -1,4 +1,4 @@
-"""The gateway as a client of upstreams, where no client of its own is behind a call.
+"""The gateway as an MCP client of its upstreams, where no client's call is behind a request.
 
 Owns: who it is, and what it declares. Never imports a session.
 """
@@ -21,5 +21,5 @@ use. It calls none of them, and refuses whatever it is asked."""
 
 
 def declared_by(owner: Owner) -> Mapping[str, Any]:
-    """What is declared where no client says what it can do."""
+    """The capabilities that are declared where no client is behind the session."""
     return OWN_CAPABILITIES if owner.principal is INTERNAL else owner.capabilities

@@ -36,7 +36,7 @@ _ENDINGS = (".exe", ".cmd", ".ps1", ".bat")
 
 
 def launcher_of(command: str, args: Sequence[str]) -> str | None:
-    """The launcher that a command line starts; None: a program that is there already.
+    """The launcher that a command line starts; None: a program that needs no installing.
 
     Args:
         command: a name or path.

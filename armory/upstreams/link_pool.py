@@ -1,4 +1,4 @@
-"""The sessions of one upstream: who has one, opening, sharing, evicting, closing.
+"""The sessions of one upstream: opening, sharing, evicting and closing them.
 
 Owns: one connection attempt at a time for each slot, idle time-outs and the cap. Never imports the
 pool.
@@ -82,11 +82,11 @@ class LinkPool:
         self._era: Era | None = None
 
     def counts(self) -> SessionCounts:
-        """How many sessions there are, and whose."""
+        """How many sessions there are, by who uses them."""
         return count_sessions(self._slots.by_key.values())
 
     def slot(self, owner: Owner, capabilities: Mapping[str, Any]) -> LinkSlot:
-        """The slot that serves `owner`, made if need be; its link may still have to be opened.
+        """The slot that serves `owner`, created if need be; its link may still have to be opened.
 
         Raises:
             UpstreamOverloaded: the cap is reached and every session is busy.
@@ -145,7 +145,7 @@ class LinkPool:
             del connecting  # whose error holds this frame by its trace
 
     def _on_slot_event(self, slot: LinkSlot, event: SessionEvent) -> None:
-        """Something happened on the session of `slot`; one that is lost is closed and forgotten."""
+        """Handle an event of a slot's session; a lost session is closed and forgotten."""
         if not isinstance(event, Lost):
             self._observer.on_session_event(event)
             return
@@ -159,8 +159,8 @@ class LinkPool:
             self._watched.lost(slot.owner)
 
     async def subscribe(self, owner: Owner, uris: frozenset[str], again: str | None = None) -> None:
-        """Make the sessions of `owner` report updates of exactly these resources, those that are
-        opened later as well: a client hears of what its own calls change, whichever they use.
+        """Subscribe the sessions of `owner`, and those that open later, to exactly these resources:
+        a client hears of what its own calls change, whichever session they use.
 
         Args:
             owner: whose sessions.
@@ -187,14 +187,14 @@ class LinkPool:
                 await self._watched.tell(key, link)
 
     def release(self, session_id: str) -> None:
-        """Close what belongs to one client session alone."""
+        """Close the sessions that belong to one client session alone."""
         for key, slot in tuple(self._slots.by_key.items()):
             if slot.whose.session_id == session_id:
                 self._watched.want(slot.owner, frozenset())
                 self._evict(key, slot)
 
     def reap(self, now: float) -> None:
-        """Close what has been idle for too long."""
+        """Close sessions that have been idle for too long."""
         limit = self.spec.idle_timeout_s
         for key, slot in tuple(self._slots.by_key.items()):
             if self._idle(slot) and now - slot.last_used >= limit:
@@ -211,15 +211,17 @@ class LinkPool:
         await self._tasks.ended()
 
     def stop_watching(self) -> None:
-        """Calls in flight end here; what is watched is watched elsewhere from now on."""
+        """Stop watching resources: another `LinkPool` does from now on. Calls in flight still end
+        here.
+        """
         self._watched.forget()
 
     def end(self, link: BaseLink) -> None:
-        """Close a session that belongs to no slot; nobody waits for it."""
+        """Close a session that belongs to no slot, in the background."""
         self._tasks.spawn(self._end(link), f"close {self.spec.key}")
 
     def announces(self, owner: Owner) -> bool:
-        """Whether `owner` is served by an open session that says by itself when lists change."""
+        """Whether `owner` is served by an open session that reports changes of lists by itself."""
         return bool(self.own_legacy_links(owner))
 
     def own_legacy_links(self, owner: Owner) -> list[BaseLink]:
@@ -269,7 +271,7 @@ class LinkPool:
         return link
 
     def _compare_releases(self, slot: LinkSlot, link: BaseLink) -> None:
-        """Have the gateway's own process started anew where `link` is to a later release."""
+        """Restart the gateway's own process where `link` leads to a newer release."""
         if slot.pinned:
             self._releases.own_started(link.server_info)
             return
@@ -282,8 +284,8 @@ class LinkPool:
             self._on_slot_event(own, Lost(self.spec.key, own.owner, why))
 
     def _replaced(self) -> None:
-        """Another release of the upstream serves from now on: clients that watch resources there
-        may be served by another session and have to subscribe anew.
+        """Another release of the upstream serves from now on: clients that watch resources may be
+        served by another session and are subscribed again.
         """
         self._watched.forget()
         self._observer.on_session_event(Replaced(self.spec.key))
@@ -318,7 +320,7 @@ class LinkPool:
             log.info("upstream_session_closed", upstream=self.spec.key)
 
     def _close(self, slot: LinkSlot) -> bool:
-        """Close the session of a slot, open or opening; whether it was open."""
+        """Close the session of a slot, open or opening; returns whether it was open."""
         if slot.connecting is not None:
             slot.connecting.cancel()
         link, slot.link = slot.link, None
@@ -334,12 +336,12 @@ class LinkPool:
             self._observer.on_session_event(ended)
 
     async def _any_link(self, owner: Owner) -> BaseLink:
-        """The link of a session that serves `owner`, of a new one only where it has none."""
+        """A link that serves `owner`, opened only where it has no session yet."""
         link = await self._link_of(self.placing.key(owner))
         return link or (await self.opened(owner, owner.capabilities))[1]
 
     async def _link_of(self, owner: str) -> BaseLink | None:
-        """The link of a session that there is for that owner, opened if need be."""
+        """The link of an existing slot, opened if need be."""
         slot = self._slots.first_of(owner)
         if slot is not None:
             with suppress(NoHandshake):  # then a modern session serves the owner

@@ -1,4 +1,4 @@
-"""The places that sessions with one upstream have, open or not.
+"""Slots: the places that sessions with one upstream have, whether open or not.
 
 Owns: `LinkSlot`: whose a session is, what it declares, its link; `LinkSlots`: all of them, by owner
 and capability profile; `SessionCounts`: whose they are. Never imports the pool.
@@ -84,7 +84,7 @@ class LinkSlots:
         self.by_key: dict[tuple[str, str], LinkSlot] = {}
 
     def first_of(self, owner: str) -> LinkSlot | None:
-        """A slot of that owner, whatever it declares."""
+        """A slot of that owner, whatever capabilities it declares."""
         return next((slot for (key, _), slot in self.by_key.items() if key == owner), None)
 
     def live_links(self, owner: str) -> list[BaseLink]:
@@ -97,7 +97,7 @@ class LinkSlots:
         return [link for link in self.live_links(owner) if link.era == "legacy"]
 
     def legacy_links_declaring(self, owner: str, capabilities: Mapping[str, Any]) -> list[BaseLink]:
-        """Those of them that declare exactly these capabilities: one, or none."""
+        """The legacy link of `owner` that declares exactly these capabilities: one, or none."""
         slot = self.by_key.get((owner, capability_profile(capabilities)))
         link = None if slot is None else slot.link
         return [] if link is None or link.closed or link.era != "legacy" else [link]
@@ -108,8 +108,8 @@ class LinkSlots:
             del self.by_key[key]
 
     def connected(self, slot: LinkSlot, link: BaseLink) -> None:
-        """A modern link serves whatever its owner's clients declare, and no other is needed; one
-        with a handshake those alone that declare what it did.
+        """A link was opened. A modern one serves all clients of its owner, so its other slots go;
+        one with a handshake serves only clients that declare the same capabilities.
         """
         text = NO_CAPABILITIES
         if link.era == "legacy" and slot.capabilities:
@@ -119,8 +119,8 @@ class LinkSlots:
             self.by_key[slot.owner, text] = slot
 
     def stale_links(self, era: Era | None) -> list[BaseLink]:
-        """The links that speak another era than `era` and keep no session, so that they would not
-        notice that the upstream does not speak theirs any more; their slots are without one now.
+        """Links of another era than `era` that keep no session, and so would not notice that the
+        upstream has changed; they are taken out of their slots.
         """
         stale: list[BaseLink] = []
         for slot in self.by_key.values():
@@ -136,7 +136,7 @@ class LinkSlots:
         spec: UpstreamSpec,
         idle: Callable[[LinkSlot], bool],
     ) -> tuple[str, str] | None:
-        """The key of the slot that makes room for another one of `owner`; None: there is room.
+        """The key of the slot to evict for a new one of `owner`; None: there is room.
 
         Args:
             owner: who needs a slot.
@@ -169,7 +169,7 @@ class LinkSlots:
 
 @dataclass(frozen=True, slots=True)
 class SessionCounts:
-    """Whose the sessions of one upstream are, in the words of docs/sessions.md.
+    """The sessions of one upstream by who uses them, in the words of docs/sessions.md.
 
     Attributes:
         open: all of them, open or opening, the gateway's own included.
@@ -187,10 +187,10 @@ class SessionCounts:
 
 
 def count_sessions(slots: Iterable[LinkSlot]) -> SessionCounts:
-    """Count sessions by whose they are.
+    """Count sessions by who uses them.
 
-    The gateway's own, which is pinned, is neither shared nor a client's. One that was lost, or
-    could not be opened, waits for a call and counts for nothing.
+    The gateway's own, which is pinned, is neither shared nor a client's. A slot without a live
+    session counts for nothing.
     """
     slots = [slot for slot in slots if slot.alive]
     own = {slot.owner for slot in slots if slot.whose.session_id is not None}

@@ -1,4 +1,4 @@
-"""Large requests that upstreams have not answered: what they hold of memory, all together.
+"""Memory of large requests that upstreams have not answered, over all upstreams.
 
 Owns: the sum, and who is refused where it is too much: one caller, or one upstream, has half of it,
 so that calls of one who calls much, and at one that does not answer, leave room for all others.
@@ -17,7 +17,7 @@ from armory.upstreams.spec import OUTFLOW_BYTES
 
 
 def size_of(call: Call) -> int:
-    """Bytes of what it is called with."""
+    """Bytes of a call's parameters."""
     size = 0
     for value in call.params.values():  # at every call: a generator would take twice as long
         size += len(memoryview(value))
@@ -25,7 +25,7 @@ def size_of(call: Call) -> int:
 
 
 class Outflow:
-    """What all upstreams have been asked and not answered.
+    """Counts the bytes of unanswered requests to all upstreams.
 
     Args:
         limit_bytes: of all together; calls below `COUNTED_BYTES` are not counted.
@@ -41,7 +41,7 @@ class Outflow:
 
     @contextmanager
     def holding(self, server: str, owner: Owner, size: int) -> Generator[None]:
-        """Count a call for as long as it is under way.
+        """Count a call while it is in flight.
 
         Raises:
             UpstreamOverloaded: there is no room for it.

@@ -77,9 +77,7 @@ class UpstreamOwner:
         self._list_after = 0.0
 
     def on_session_event(self, event: SessionEvent) -> None:
-        """As `SessionObserver.on_session_event`: what calls for a look at the lists, or for a new
-        session.
-        """
+        """As `SessionObserver.on_session_event`: events that require new lists or a new session."""
         if isinstance(event, Notified):
             if event.list_changed:
                 self._dirty.set()
@@ -89,7 +87,9 @@ class UpstreamOwner:
             self._dirty.set()
 
     async def run(self) -> None:
-        """Until cancelled: connect, list, follow; after a failure wait, longer each time."""
+        """Until cancelled: connect, list, watch for changes; after a failure wait, longer each
+        time.
+        """
         failures = 0
         while True:
             worked_since: float | None = None  # a start that is long in failing is no work
@@ -114,7 +114,7 @@ class UpstreamOwner:
             await self._clock.sleep(pause_s(failures))
 
     def shown(self) -> UpstreamStatus:
-        """The status, with what is waited for."""
+        """The status, with what a process that is starting waits for."""
         starting = self.upstream.connector.starting
         status = self.state.status
         if starting is None or status.state == "ready":
@@ -122,8 +122,8 @@ class UpstreamOwner:
         return replace(status, awaited=starting.status_text)
 
     def crashed(self, error: BaseException) -> float:
-        """The owner task met an error that nobody foresaw; the seconds until it is to be started
-        again.
+        """The owner task failed with an unexpected error; returns the seconds until it is to be
+        restarted.
 
         The pause grows each time; the log gets each error once.
         """
@@ -145,8 +145,8 @@ class UpstreamOwner:
         await self._refresh(await self.upstream.own_link())
 
     async def _list_and_watch(self, link: BaseLink) -> bool:
-        """Fetch the lists once the upstream has agreed to announce changes; where it is slow to,
-        before and after. Whether it announces.
+        """Subscribe to changes, then fetch the lists; where subscribing is slow, fetch before and
+        after. Returns whether the upstream announces changes.
 
         Raises:
             UpstreamUnavailable: they cannot be had.
@@ -201,7 +201,7 @@ class UpstreamOwner:
                     raise
 
     async def _probe(self, link: BaseLink, heard: bool) -> None:
-        """Ask for a sign of life, and for its lists where their changes are not heard of.
+        """Check that the upstream is alive, and fetch its lists where it does not announce changes.
 
         Raises:
             UpstreamUnavailable: there was none.
@@ -216,8 +216,8 @@ class UpstreamOwner:
             self.state.ready(link, ServerLists() if self.lists is None else self.lists)
 
     async def _list_again(self, link: BaseLink) -> None:
-        """Fetch the lists of a server that is alive; where they cannot be had now, those that there
-        are stay. Long ones are fetched for a tenth of the time at most.
+        """Fetch the lists of a live upstream; if that fails, the old ones stay. Fetching long lists
+        takes at most a tenth of the time.
         """
         began = self._clock.now()
         if began < self._list_after:
@@ -267,7 +267,7 @@ class UpstreamOwner:
         self.settled.set()
 
     def _for_people(self, error: LoginNeeded) -> None:
-        """Nobody logged in for the gateway itself: each caller does, and has lists of its own."""
+        """The gateway itself has no login there: each caller has its own, and lists of its own."""
         if self.lists is None:
             self.lists = lists_before_login(self.upstream.spec.key, self.upstream.spec.auth)
             self._on_lists(self.upstream.spec.key, self.lists)

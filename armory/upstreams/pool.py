@@ -1,4 +1,4 @@
-"""Which upstream session serves which caller, within which bounds.
+"""The pool: routes each call to the upstream session that serves its caller.
 
 Owns: the upstreams by key, subscriptions, idle sessions, configuration swapped while calls run.
 Never imports `gateway` or above.
@@ -105,7 +105,7 @@ class Pool:
         return upstream
 
     def _opened(self, server: str) -> Upstream:
-        """As `upstream`, where a session may be opened, which will be idle some day."""
+        """As `upstream`, where a session may be opened; starts the reaper of idle sessions."""
         if self._reaper is None:
             self._start_reaper()
         return self.upstream(server)
@@ -113,11 +113,10 @@ class Pool:
     async def fetch_lists(
         self, server: str, owner: Owner, capabilities: Mapping[str, Any] | None = None
     ) -> ServerLists:
-        """All lists as `owner` sees them, where an upstream says that they are private.
+        """Fetch all lists as `owner` sees them, where an upstream says that they are private.
 
-        Its client declares `capabilities`, or what the client of its session did.
-
-        Their changes are announced from then on, as long as the session lives.
+        The client declares `capabilities`; None: those that its session declared. Changes are
+        announced from then on, for as long as the session lives.
 
         Raises:
             UpstreamUnavailable: they cannot be had.
@@ -127,8 +126,8 @@ class Pool:
     async def fetch_lists_for(
         self, server: str, capabilities: Mapping[str, Any], *, handshake: bool = False
     ) -> ServerLists:
-        """All lists as a client with those capabilities would see them: over a session of the
-        gateway's that is closed again, so that nothing of any client is in it.
+        """Fetch all lists as a client with those capabilities would see them, over a temporary
+        session of the gateway's own, so that no client's data is involved.
 
         Args:
             server: the upstream.
@@ -143,11 +142,11 @@ class Pool:
     async def set_subscriptions(
         self, server: str, owner: Owner, uris: frozenset[str], again: str | None = None
     ) -> None:
-        """Make the session of `owner` report updates of exactly these original URIs.
+        """Subscribe the session of `owner` to exactly these original URIs.
 
-        `again` is one of them that another client wants now, too: upstreams with a handshake are
-        told so. Kept over reconnects; while there are any, the session is not closed for being
-        idle.
+        `again` is one of them that one more client subscribed to; upstreams with a handshake are
+        told. Subscriptions survive reconnects; while there are any, the session is not closed for
+        being idle.
 
         Raises:
             Refused: the upstream said no.
@@ -158,7 +157,7 @@ class Pool:
         await upstream.links.subscribe(owner, uris, again)
 
     async def settle(self, server: str, owner: Owner) -> None:
-        """Have it known which session serves `owner`: until then `key` is what it probably will be.
+        """Find out for certain which session serves `owner`; until then `key` is a guess.
 
         Raises:
             UpstreamUnavailable: it cannot be found out.
@@ -170,8 +169,8 @@ class Pool:
             await links.opened(owner, declared_by(owner))
 
     async def listen(self, server: str, owner: Owner, call: Call) -> Reply:
-        """Send a `subscriptions/listen` over the session that serves `owner`, beside its calls: it
-        takes the place of none of them. Returns when the stream has ended.
+        """Send a `subscriptions/listen` over the session that serves `owner`. It takes no place in
+        the queue of calls. Returns when the stream has ended.
 
         Raises:
             UpstreamUnavailable: it cannot be had, or ended otherwise.
@@ -179,7 +178,7 @@ class Pool:
         return await self._opened(server).listen(owner, call)
 
     async def notify(self, server: str, owner: Owner, method: str, params: Params) -> None:
-        """Send a notification over the session that serves `owner`; modern upstreams hear none.
+        """Send a notification over the session that serves `owner`; dropped in the modern era.
 
         Raises:
             UpstreamUnavailable: it cannot be told.
@@ -187,10 +186,10 @@ class Pool:
         await self._opened(server).notify(owner, method, params)
 
     async def roots_changed(self, owner: Owner, client: ClientChannel) -> None:
-        """A client's roots changed: tell the legacy sessions that were told that it has some.
+        """A client's roots changed: notify the legacy sessions that declared roots for it.
 
-        What those ask about roots in the next moments is put to `client`. Modern upstreams need no
-        such news: they ask in the middle of a call, each time anew.
+        Questions about roots that follow soon are put to `client`. Modern upstreams need no
+        notification: they ask within each call.
         """
         for upstream in tuple(self._upstreams.values()):
             for link in upstream.links.legacy_links_with_roots(owner, client.capabilities):
@@ -201,8 +200,8 @@ class Pool:
                     log.debug("upstream_roots_news_failed", error=str(error))
 
     def log_level_changed(self, owner: Owner, level: str) -> None:
-        """A client wants the log from another level on: have the open sessions that serve it tell
-        so much, at once and beside everything else; later ones are told with its next call.
+        """A client set its log level: set it on the open sessions that serve it, in the background;
+        later sessions get it with the client's next call.
         """
         for upstream in tuple(self._upstreams.values()):
             for link in upstream.links.own_legacy_links(owner):
@@ -211,12 +210,12 @@ class Pool:
                     link.spawn(_logging_from(level, link), "log level")
 
     def key(self, server: str, owner: Owner) -> str:
-        """Name of the session that serves `owner`: `SessionEvent.owner`."""
+        """Key of the session that serves `owner`: `SessionEvent.owner`."""
         return self.upstream(server).links.placing.key(owner)
 
     def announces(self, server: str, owner: Owner) -> bool:
-        """Whether a session other than the gateway's own is open for `owner` that says by itself
-        when its lists change.
+        """Whether `owner` has an open session, other than the gateway's own, that announces changes
+        of lists.
         """
         upstream = self._upstreams.get(server)
         return upstream is not None and upstream.links.announces(owner)
@@ -226,7 +225,7 @@ class Pool:
         return list(self._upstreams)
 
     def specs(self) -> list[UpstreamSpec]:
-        """The upstreams as they are configured now, in the order of the configuration."""
+        """The current settings of all upstreams, in the order of the configuration."""
         return [upstream.spec for upstream in self._upstreams.values()]
 
     def era(self, server: str) -> Era | None:
@@ -236,12 +235,12 @@ class Pool:
         return None if verdict is None else verdict.era
 
     def may_shake_hands(self, server: str) -> bool:
-        """Whether a session with a handshake can be had, as far as is known."""
+        """Whether a session with a handshake is possible, as far as is known."""
         upstream = self._upstreams.get(server)
         return upstream is not None and upstream.connector.may_shake_hands
 
     def status(self) -> dict[str, PoolStatus]:
-        """Every upstream as it stands."""
+        """The status of every upstream."""
         now = self._clock.now()
         return {
             key: PoolStatus(
@@ -256,12 +255,14 @@ class Pool:
         }
 
     async def release_session(self, session_id: str) -> None:
-        """A client's legacy session ended: close what only it used."""
+        """A client's legacy session ended: close the upstream sessions that only it used."""
         for upstream in self._upstreams.values():
             upstream.links.release(session_id)
 
     async def update(self, specs: Iterable[UpstreamSpec]) -> None:
-        """Swap the configuration: what did not change keeps its sessions, calls in flight end."""
+        """Replace the configuration: unchanged upstreams keep their sessions, calls in flight
+        finish.
+        """
         new = {spec.key: spec for spec in specs}
         old = [u for key, u in self._upstreams.items() if new.get(key) != u.spec]
         for upstream in old:
@@ -274,7 +275,7 @@ class Pool:
             self._retire(upstream, "the configuration changed")
 
     def renew(self, server: str) -> None:
-        """Serve from new sessions from now on; calls in flight on the old ones end.
+        """Replace the sessions of one upstream; calls in flight finish on the old ones.
 
         Raises:
             UpstreamUnavailable: there is no such upstream.
@@ -284,7 +285,7 @@ class Pool:
         self._retire(old, "the upstream was started anew")
 
     def logins_changed(self) -> None:
-        """People logged in or out elsewhere: look at the vault again."""
+        """People logged in or out elsewhere: read the vault again."""
         for upstream in self._upstreams.values():
             upstream.logins_changed()
 
@@ -309,7 +310,7 @@ class Pool:
         )
 
     def _retire(self, upstream: Upstream, why: str) -> None:
-        """Let an upstream go that another one stands in for already, or none."""
+        """Drain an upstream that was replaced or removed."""
         upstream.links.stop_watching()
         self._retiring.spawn(upstream.retire(_DRAIN_S, why), f"retire {upstream.spec.key}")
         self.observers.on_session_event(Replaced(upstream.spec.key))

@@ -1,4 +1,4 @@
-"""Bounded concurrency: so many calls at once, and a bounded queue before them.
+"""Bounded concurrency: a limited number of calls at once, and a bounded queue before them.
 
 Owns: `CallQueue`. Never imports anything of Armory.
 """
@@ -10,11 +10,11 @@ from collections import deque
 
 
 class QueueFull(Exception):
-    """Too many wait already."""
+    """Too many callers are waiting already."""
 
 
 class CallQueue:
-    """Lets `limit` callers in; up to `max_queue` more wait, first come first served.
+    """Admits `limit` callers at once; up to `max_queue` more wait, first come, first served.
 
     Attributes:
         inside: callers that are in.
@@ -33,14 +33,14 @@ class CallQueue:
         return len(self._queue)
 
     def try_enter(self) -> bool:
-        """Enter if that is possible at once."""
+        """Enter if there is a free place now."""
         if self.inside < self._limit and not self._queue:
             self.inside += 1
             return True
         return False
 
     async def enter(self, timeout_s: float) -> None:
-        """Enter, waiting for a place.
+        """Enter, waiting for a free place.
 
         Raises:
             QueueFull: the queue has no place either.
@@ -63,7 +63,7 @@ class CallQueue:
             raise
 
     def leave(self) -> None:
-        """Give the place to the next in line."""
+        """Hand the place to the next caller in the queue."""
         while self._queue:
             turn = self._queue.popleft()
             if not turn.done():
@@ -74,7 +74,7 @@ class CallQueue:
             self._empty.set()
 
     async def drained(self, timeout_s: float) -> bool:
-        """Wait until nobody is in; False when that took too long."""
+        """Wait until nobody is inside; returns False when that took too long."""
         self._empty.clear()
         if not self.inside:
             return True

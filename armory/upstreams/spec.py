@@ -1,4 +1,4 @@
-"""What the configuration says about one upstream, as plain values.
+"""The settings of one upstream, as plain values.
 
 Owns: `UpstreamSpec` and the `${principal}` template. Never imports configuration or a transport.
 """
@@ -37,7 +37,7 @@ LIST_BYTES = 256 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class UpstreamSpec:
-    """One upstream: how to reach it, and within which bounds.
+    """The settings of one upstream: how to reach it, and its limits.
 
     One of `command` (a stdio server), `url` (Streamable HTTP or HTTP+SSE), `openapi` (an HTTP
     API) and `skills` (a folder) is set. `${principal}` in `args`, `env`, `headers` and `cwd`
@@ -189,7 +189,7 @@ class UpstreamSpec:
 
     @property
     def served_here(self) -> bool:
-        """Whether the gateway itself answers in place of a server."""
+        """Whether the gateway answers by itself, without an MCP server."""
         return self.openapi is not None or self.skills is not None
 
     @property
@@ -205,7 +205,7 @@ class UpstreamSpec:
 
     @property
     def launcher(self) -> str | None:
-        """The program that may install the server before it starts it; None: none does."""
+        """The launcher that may install the server before it starts it; None: there is none."""
         return None if self.command is None else launcher_of(self.command, self.args)
 
     @property
@@ -220,7 +220,7 @@ class UpstreamSpec:
         return any(_PRINCIPAL in text for text in texts)
 
     def filled_for(self, principal: Principal) -> UpstreamSpec:
-        """The same upstream with `${principal}` filled in."""
+        """The same settings with `${principal}` filled in."""
         if not self.templated:
             return self
         name = principal.file_safe

@@ -111,7 +111,7 @@ class UpstreamState:
         self._logged: set[str] = set()
 
     def ready(self, link: BaseLink, lists: ServerLists) -> None:
-        """It answers over `link`, and those are its lists."""
+        """It answered over `link`, with these lists."""
         if self.status.state != "ready":
             log.info(
                 "upstream_ready",
@@ -159,7 +159,7 @@ class UpstreamState:
         )
 
     def stable(self) -> None:
-        """It worked for a while: what fails from now on is logged as if it were the first time."""
+        """It has worked for a while: later failures are logged as if they were the first."""
         self._logged.clear()
 
     def attempted(self, attempts: int, *, lost: bool = False) -> None:

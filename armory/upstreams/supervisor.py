@@ -1,4 +1,4 @@
-"""Every upstream with its owner task: started, started again, swapped with the configuration.
+"""The supervisor: starts, restarts and replaces the owner task of each upstream.
 
 Owns: which upstreams there are, their last good lists and states together. Never imports `gateway`
 or above.
@@ -43,14 +43,14 @@ class Supervisor:
         self._teller: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Start connecting to every upstream at once; returns immediately."""
+        """Start connecting to all upstreams; returns immediately."""
         await self._align()
         self._teller = start(self._tell(), "say which upstreams are starting")
 
     async def wait_first(
         self, timeout_s: float | None, on_progress: Callable[[int, int], None] | None = None
     ) -> bool:
-        """Wait until each upstream has listed, or failed once; False when time ran out.
+        """Wait until each upstream has listed or failed once; returns False when time ran out.
 
         Args:
             timeout_s: so long at most; None: as long as it takes, installing included.
@@ -95,13 +95,13 @@ class Supervisor:
         return {key: owner.shown() for key, owner in self._supervised.items()}
 
     async def update(self, specs: Iterable[UpstreamSpec]) -> None:
-        """Swap the configuration in the pool and here; unchanged upstreams are not disturbed."""
+        """Replace the configuration in the pool and here; unchanged upstreams are not disturbed."""
         await self._pool.update(specs)
         await self._align()
 
     async def restart(self, server: str) -> None:
-        """Connect one upstream anew, at once: its process or sessions are replaced, calls in flight
-        end, its last good lists stay until it answers.
+        """Reconnect one upstream now: its process or sessions are replaced and calls in flight end;
+        its last good lists stay until it answers.
 
         Raises:
             UpstreamUnavailable: it is unknown.
@@ -110,7 +110,7 @@ class Supervisor:
         await self._align()
 
     async def stop(self) -> None:
-        """End every owner task; the pool closes the sessions."""
+        """Cancel every owner task; the pool closes the sessions."""
         await stop(self._teller)
         owners, self._supervised = tuple(self._supervised.values()), {}
         await _end(owners)

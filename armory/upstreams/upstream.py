@@ -1,4 +1,4 @@
-"""One upstream's way in: breaker, queue, session, retry.
+"""One upstream: circuit breaker, queue, session and retry around each call.
 
 Owns: the way of a single call, and the gateway's own session. Never imports the pool.
 """
@@ -48,7 +48,7 @@ log = Logger(__name__)
 
 
 class Upstream:
-    """One upstream's way in. Made and kept by the pool.
+    """One upstream: its queue, breakers, sessions and lists. Created by the pool.
 
     Args:
         spec: the upstream.
@@ -134,7 +134,8 @@ class Upstream:
         return reply
 
     async def notify(self, owner: Owner, method: str, params: Params) -> None:
-        """As `Pool.notify`; where something failed, calls find out whether it is there again.
+        """As `Pool.notify`. Not sent while a breaker is not closed: calls find out whether it is
+        back.
 
         Raises:
             UpstreamUnavailable: it cannot be told.
@@ -145,7 +146,7 @@ class Upstream:
             await link.notify(method, params)
 
     async def listen(self, owner: Owner, call: Call) -> Reply:
-        """As `Pool.listen`; likewise.
+        """As `Pool.listen`; not while a breaker is not closed.
 
         Raises:
             UpstreamUnavailable: as of `Pool.listen`.
@@ -161,7 +162,7 @@ class Upstream:
             slot.last_used = self._clock.now()
 
     async def _beside_calls(self, owner: Owner) -> tuple[LinkSlot, BaseLink]:
-        """The session that serves `owner`, for what is no call.
+        """The session that serves `owner`, for requests that are no calls.
 
         Raises:
             UpstreamUnavailable: there is none, or something has failed.
@@ -179,13 +180,13 @@ class Upstream:
             raise
 
     def set_caller(self, principal: Principal) -> None:
-        """From now on this task sends with the token that this principal came with."""
+        """Set the principal whose token this task sends from now on."""
         CALLER.set(principal)
         if self._personal:
             self.connector.note_caller(principal)
 
     async def _log_in(self, owner: Owner) -> Reply:
-        """The answer to whoever calls the tool that asks for a login.
+        """The answer to a call of the tool that asks for a login.
 
         Raises:
             LoginNeeded: it has none.
@@ -198,19 +199,19 @@ class Upstream:
         return logged_in(self.spec.key)
 
     def login_of(self, principal: Principal) -> PersonTokens | None:
-        """A principal's own login; None where nobody has one."""
+        """A principal's own login; None where callers have no logins."""
         if not has_logins(self.spec.auth):
             return None
         people = self.connector.client.people
         return None if people is None else people.person(principal)
 
     async def kept_login(self, principal: Principal) -> Login | None:
-        """That login as it is kept; None where the principal has not logged in."""
+        """The stored login of a principal; None where it has not logged in."""
         tokens = self.login_of(principal)
         return None if tokens is None else await tokens.kept(self.connector.client.url)
 
     async def begin_login(self, principal: Principal, redirect_uri: str) -> BegunLogin:
-        """Begin to log a principal in; `finish` of `login_of` ends it.
+        """Begin to log a principal in; `login_of(...).finish` completes it.
 
         Raises:
             UpstreamUnavailable: it cannot be found out where.
@@ -248,7 +249,9 @@ class Upstream:
             ) from None
 
     async def _send(self, owner: Owner, call: Call, used: list[BaseLink]) -> Reply:
-        """Send it, once more where that is safe; the links on which it went are noted in `used`."""
+        """Send a call, once more where that is safe; `used` collects the links that it
+        went over.
+        """
         try:
             return await self._send_once(owner, call, used)
         except (UpstreamOverloaded, UpstreamTimeout, Unintelligible):
@@ -280,7 +283,7 @@ class Upstream:
             slot.last_used = self._clock.now()
 
     async def _opened(self, slot: LinkSlot, call: Call) -> BaseLink:
-        """A link of the slot; a start goes on that a call has no more time to wait for."""
+        """The slot's link. If the call runs out of time, the start goes on without it."""
         timeout_s = self.spec.call_timeout_s if call.timeout_s is None else call.timeout_s
         try:
             async with asyncio.timeout(timeout_s):
@@ -304,7 +307,7 @@ class Upstream:
         return await self.lists.seen_by(owner, declared)
 
     async def retire(self, drain_s: float, why: str) -> None:
-        """Let calls in flight end, then close everything; what is cut is told why."""
+        """Let calls in flight finish, then close everything; calls that are cut off get `why`."""
         if drain_s and not await self.queue.drained(drain_s):
             log.warning("upstream_calls_cut", upstream=self.spec.key, calls=self.queue.inside)
         self._cut_by = why
@@ -314,7 +317,7 @@ class Upstream:
     # --- the gateway's own session
 
     async def own_link(self) -> BaseLink:
-        """The gateway's own session, opened if need be and never reaped; heeds no breaker.
+        """The gateway's own session, opened if need be and never reaped; ignores the breakers.
 
         Raises:
             UpstreamUnavailable: it cannot be opened.
@@ -331,12 +334,12 @@ class Upstream:
 
     @property
     def own_busy(self) -> bool:
-        """Whether a call is under way on the gateway's own session."""
+        """Whether a call is in flight on the gateway's own session."""
         return self.links.slot(OWNER, OWN_CAPABILITIES).in_flight > 0
 
 
 def _counts(error: UpstreamUnavailable) -> bool:
-    """Whether an error says that the upstream is ill, rather than that this call was wrong."""
+    """Whether an error counts against the breaker: the upstream is at fault, not the call."""
     if isinstance(error, UpstreamOverloaded | Unintelligible | AnswerRefused):
         return False
     if isinstance(error, HttpFailure):

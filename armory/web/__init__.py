@@ -1,1 +1,1 @@
-"""The HTTP server and what it answers besides MCP."""
+"""The HTTP server, and everything that it serves besides MCP."""

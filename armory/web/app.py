@@ -1,4 +1,5 @@
-"""The aiohttp application: composed of what others register, bound to one port, drained at the end.
+"""The aiohttp application: assembled from registered routes, bound to one port, drained at
+shutdown.
 
 Owns: the application, its middleware, serving and draining. Never imports `wire`: what serves MCP
 registers itself on the application.
@@ -39,10 +40,11 @@ BODY_MARGIN = 64 * 1024
 
 @dataclass(slots=True)
 class Leaving:
-    """Whether the server is about to end: then each answer ends its connection.
+    """Whether the server is shutting down: then each answer closes its connection.
 
-    So does each on a connection beyond the cap, where only health is answered, unless somebody
-    else has more than half of all connections: then one of those makes room.
+    Answers on connections beyond the cap close theirs, too, and only health checks are served
+    there, unless one caller has more than half of all connections: then one of those is closed to
+    make room.
 
     Attributes:
         begun: whether it is.
@@ -110,9 +112,9 @@ def _full() -> web.StreamResponse:
 
 
 class Listening:
-    """A bound server: it accepts connections, then an application answers on them.
+    """A bound server: accepts connections at once, and lets an application answer later.
 
-    Requests that come in between wait, but for `/healthz`.
+    Requests that come in between wait, except `/healthz`.
 
     Args:
         bound: the port; closed with the server.
@@ -150,12 +152,12 @@ class Listening:
 
     @property
     def everywhere(self) -> bool:
-        """Whether every address of this machine reaches it."""
+        """Whether it is bound to all addresses of this machine."""
         return self.host in _EVERYWHERE
 
     @property
     def address(self) -> str:
-        """What it is bound to: `127.0.0.1:8080`, `[::]:8080`."""
+        """The address that it is bound to: `127.0.0.1:8080`, `[::]:8080`."""
         return f"{_bracketed(self.host)}:{self.port}"
 
     @property
@@ -164,7 +166,7 @@ class Listening:
         return self._leaving.refused
 
     async def begin(self) -> None:
-        """Accept connections.
+        """Start accepting connections.
 
         Raises:
             ConfigError: another program took the port in the same moment.
@@ -184,7 +186,7 @@ class Listening:
         shortcut: Shortcut | None = None,
         who_asks: Callable[[web.Request], Awaitable[str | None]] | None = None,
     ) -> None:
-        """Let an application answer, also the requests that wait for it.
+        """Let an application answer, including the requests that are waiting.
 
         Args:
             app: the finished application.
@@ -208,20 +210,22 @@ class Listening:
     async def _make_room(
         self, who_asks: Callable[[web.Request], Awaitable[str | None]], request: web.Request
     ) -> bool:
-        """Room for the caller of a request on a connection beyond the cap; whether there is."""
+        """Make room for the caller of a request on a connection beyond the cap; returns whether
+        there is.
+        """
         caller = await who_asks(request)
         connection: Any = request.protocol
         return caller is not None and self.connections.make_room(connection, caller)
 
     def leave(self) -> None:
-        """From now on close each connection after its answer; new ones are served."""
+        """From now on close each connection after its answer; new connections are still served."""
         self._leaving.begun = True
         self.connections.late_s = LATE_AMONG_REPLICAS_S
 
     async def close(self) -> None:
-        """Stop accepting, let requests in flight end within the drain time, end the rest.
+        """Stop accepting, let requests in flight finish within the drain time, cancel the rest.
 
-        What has ended already stays so.
+        Safe to call twice.
         """
         self._leaving.begun = True
         self._early.give_up()
@@ -233,12 +237,12 @@ class Listening:
 
 
 class _Runner(web.ServerRunner):
-    """Tells the application that the end has begun, once it no longer accepts connections."""
+    """An aiohttp runner that tells the application when it has stopped accepting connections."""
 
     app: web.Application | None = None
 
     async def shutdown(self) -> None:
-        """As aiohttp's, between the last connection and waiting for those that are busy."""
+        """As aiohttp's; called after accepting ends and before waiting for busy connections."""
         if self.app is not None:
             await self.app.shutdown()
 
@@ -275,7 +279,7 @@ def _held_until(wait_ready: Callable[[], Awaitable[None]]) -> Middleware:
 
 @web.middleware
 async def _explain_not_found(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Tell whoever opens a path that no route has where things are."""
+    """Answer requests for unknown paths with the places where things are."""
     try:
         return await handler(request)
     except web.HTTPNotFound:
@@ -316,7 +320,7 @@ def _bracketed(host: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Shortcut:
-    """Paths whose requests need neither router nor middleware: the ones of every MCP call.
+    """Exact paths that bypass router and middleware: those of every MCP call.
 
     Attributes:
         handlers: by exact path; each is registered on the application, too, where requests go
@@ -329,7 +333,7 @@ class Shortcut:
 
 
 class _Site(web.BaseSite):
-    """A bound socket whose connections are looked after."""
+    """A bound socket whose connections are tracked."""
 
     def __init__(self, runner: web.BaseRunner, taken: socket.socket, made: Connections) -> None:
         super().__init__(runner)

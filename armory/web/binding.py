@@ -1,4 +1,4 @@
-"""Binding the port before anything else is started.
+"""Binds the port before anything else starts.
 
 Owns: binding, and what to say when that fails. Never serves anything.
 """
@@ -17,7 +17,7 @@ _NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A port that nobody else can take any more, and that does not answer yet.
+    """A bound port that does not accept connections yet.
 
     Attributes:
         host: as it was asked for.
@@ -30,13 +30,13 @@ class Bound:
     sockets: tuple[socket.socket, ...]
 
     def close(self) -> None:
-        """Give the port back."""
+        """Release the port."""
         for bound in self.sockets:
             bound.close()
 
 
 def bind(host: str, port: int) -> Bound:
-    """Take a port.
+    """Bind a port.
 
     Args:
         host: address or name to bind; `::` stands for every address, of IPv4 as well.
@@ -83,7 +83,7 @@ def _bound(opened: ExitStack, family: int, address: tuple[object, ...]) -> socke
 
 
 def cannot_bind(error: OSError, host: str, port: int) -> ConfigError:
-    """Why `host` and `port` cannot be bound, and what to do."""
+    """The error for a port that cannot be bound, with what to do."""
     if error.errno == errno.EADDRINUSE:
         said = (
             f"port {port} of {host} is taken by another program; choose another one "

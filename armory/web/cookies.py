@@ -1,4 +1,4 @@
-"""Cookies of the gateway's own pages: sealed, so that who holds one reads and makes none.
+"""Sealed cookies of the gateway's own pages: only the gateway can read or make one.
 
 Owns: how they are written and read, and the seam to what knows under which URL a request was sent.
 Never decides what is in them.
@@ -31,7 +31,7 @@ class Hosts(Protocol):
 
     @property
     def names_itself(self) -> bool:
-        """Whether the URL of a request is the gateway's own, and no name that its sender chose."""
+        """Whether the gateway's URL comes from its configuration, not from the request's Host."""
         ...
 
     def seen_as(self, peer: str | None, headers: Any) -> tuple[str | None, str | None]:
@@ -39,7 +39,7 @@ class Hosts(Protocol):
         ...
 
     def host_allowed(self, host: str | None) -> bool:
-        """Whether a Host value may be asked for."""
+        """Whether requests with this Host value are accepted."""
         ...
 
     def origin_of(self, peer: str | None, scheme: str, headers: Any) -> str:
@@ -62,7 +62,7 @@ class SealedCookies:
         self._origin = origin
 
     def read(self, request: web.Request, name: str, kind: type[_T]) -> _T | None:
-        """The value of a cookie; None where there is none that was made here."""
+        """The value of a cookie; None where there is none that was sealed here."""
         try:
             sealed = base64.urlsafe_b64decode(_sent(request, self._place(request, name)[0]))
             data = self._seal.open(sealed, name)
@@ -73,7 +73,7 @@ class SealedCookies:
     def write(
         self, request: web.Request, response: web.Response, name: str, value: Any, life_s: int
     ) -> web.Response:
-        """Have the browser keep a value."""
+        """Set a cookie."""
         sealed = self._seal.seal(msgspec.json.encode(value), name)
         key, path, secure = self._place(request, name)
         response.set_cookie(
@@ -88,13 +88,13 @@ class SealedCookies:
         return response
 
     def drop(self, request: web.Request, response: web.Response, name: str) -> None:
-        """Have the browser forget a value."""
+        """Delete a cookie."""
         key, path, secure = self._place(request, name)
         response.del_cookie(key, path=path, secure=secure, httponly=True, samesite="Lax")
 
     def _place(self, request: web.Request, name: str) -> tuple[str, str, bool]:
-        """(name, path, whether it is for https alone) of a cookie. One of `__Host-` has no path, so
-        that its name says of which gateway on that host it is.
+        """(name, path, secure) of a cookie. One with the prefix `__Host-` has no path, so its name
+        says which gateway on that host it belongs to.
         """
         if not self._origin(request).startswith("https://"):
             return name, self._path, False
@@ -102,7 +102,9 @@ class SealedCookies:
 
 
 def _sent(request: web.Request, name: str) -> str:
-    """The value of a cookie, "" where there is none. aiohttp would parse all of them, each time."""
+    """The raw value of a cookie, "" where there is none. aiohttp would parse all
+    cookies each time.
+    """
     kept = ""
     for cookie in request.headers.get("Cookie", "").split(";", _LOOKED_AT)[:_LOOKED_AT]:
         key, _, value = cookie.strip().partition("=")

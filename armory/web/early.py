@@ -1,4 +1,4 @@
-"""Requests that come while what answers them is still being put together.
+"""Holds requests that arrive before the application is ready.
 
 Owns: letting them wait, and saying meanwhile that the process lives. Never knows what will answer.
 """
@@ -15,7 +15,7 @@ from armory.web.health import HEALTH_PATH, alive
 
 
 class Early:
-    """The handler of every request until there is another one, which then has those that waited.
+    """Handles all requests until there is an application, which then gets those that waited.
 
     Args:
         body_bytes: the largest body that can be read of a request that came early.
@@ -32,13 +32,13 @@ class Early:
     def request(
         self, message: Any, payload: Any, protocol: Any, writer: Any, task: asyncio.Task[None]
     ) -> web.Request:
-        """A request as an application makes it."""
+        """Make aiohttp's request object."""
         return web.Request(
             message, payload, protocol, writer, task, self._loop, client_max_size=self._body_bytes
         )
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Answer, as soon as it can be."""
+        """Answer a request, as soon as that is possible."""
         if self._handler is None:
             if request.path == self._health and request.method in ("GET", "HEAD"):
                 return alive()
@@ -53,5 +53,5 @@ class Early:
         self._decided.set()
 
     def give_up(self) -> None:
-        """Nothing will answer those that wait."""
+        """There will be no application: fail the requests that wait."""
         self._decided.set()

@@ -1,4 +1,4 @@
-"""`/healthz`, `/readyz`, `/metrics`, on the main port and on one of their own.
+"""`/healthz`, `/readyz` and `/metrics`, on the main port and on a port of their own.
 
 Owns: the shapes of these answers, and who may read the metrics and the details. Never imports
 `wire`: what they say, and who asks, arrives as plain functions.
@@ -19,7 +19,7 @@ HEALTH_PATH = "/healthz"
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """Whether requests should come here.
+    """Whether this gateway should receive requests.
 
     Attributes:
         ready: the verdict.
@@ -60,7 +60,7 @@ class Health:
         self._expected = None if token is None else f"Bearer {token}".encode()
 
     def register(self, app: web.Application, base_path: str = "", *, metrics: bool = True) -> None:
-        """Add the routes.
+        """Register the routes.
 
         Args:
             app: where to.
@@ -73,11 +73,11 @@ class Health:
             app.router.add_get(f"{base_path}/metrics", self.metrics)
 
     async def healthz(self, _request: web.Request) -> web.Response:
-        """The process lives and its event loop turns."""
+        """200: the process is alive and its event loop runs."""
         return alive()
 
     async def readyz(self, request: web.Request) -> web.Response:
-        """200 once the first snapshot is there; says what is not ready to whoever may know it."""
+        """200 once the first snapshot is served; details for callers that may know them."""
         found = self._readiness()
         body: dict[str, Any] = {"status": "ready" if found.ready else "not ready"}
         sees = self._sees_details
@@ -104,7 +104,7 @@ class Health:
 
 
 def alive() -> web.Response:
-    """The answer of a process whose event loop turns."""
+    """The answer of a process whose event loop runs."""
     return _json(200, {"status": "ok"})
 
 

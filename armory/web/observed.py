@@ -1,4 +1,4 @@
-"""How one REST request is watched: its span, and the audit's record.
+"""Tracing and auditing of REST requests.
 
 Owns: which requests are traced and recorded, and what of them. Never knows what a route does.
 """
@@ -33,7 +33,7 @@ _DENIED = 401
 
 @dataclass(slots=True)
 class Asked:
-    """One request while it is served.
+    """The state of one request for tracing and audit.
 
     Attributes:
         operation: which upstream it went to, how that went.
@@ -57,7 +57,7 @@ class Asked:
 
 
 def of_a_call(route: Route, response: web.StreamResponse) -> bytes | None:
-    """The body that answers a call which went well; None: anything else."""
+    """The body of the answer to a successful tool call; None: anything else."""
     if response.status >= 400 or not route.path.endswith(_CALL):
         return None
     body = response.body if isinstance(response, web.Response) else None
@@ -65,8 +65,8 @@ def of_a_call(route: Route, response: web.StreamResponse) -> bytes | None:
 
 
 def recorded(route: Route, asked: Asked) -> bool:
-    """Whether a request is recorded. What only looks at the gateway itself, as the console does
-    all the time, is not, unless it was refused.
+    """Whether a request is audited. Reads of the gateway's own state, as the console makes all the
+    time, are not, unless they were refused.
     """
     if route.access == "public":
         return False
@@ -74,7 +74,7 @@ def recorded(route: Route, asked: Asked) -> bool:
 
 
 def _acts(route: Route) -> bool:
-    """Whether a route calls, searches or changes something."""
+    """Whether a route calls a tool, searches, or changes something."""
     return route.method != "GET" or route.path.endswith("/retrieve_tools")
 
 
@@ -82,7 +82,7 @@ def _acts(route: Route) -> bool:
 def traced(
     tracing: Tracing | None, route: Route, request: web.Request, asked: Asked
 ) -> Generator[None]:
-    """Serve a request within its span, where it has one: what only looks at the gateway has none.
+    """Serve a request within a span; reads of the gateway's own state have none.
 
     Args:
         tracing: makes the spans; None: none are wanted.
@@ -118,7 +118,7 @@ def _facts(route: Route, request: web.Request, asked: Asked) -> dict[str, Any]:
 
 
 def _failure(asked: Asked) -> str | None:
-    """`error.type`; what the caller got wrong is no error."""
+    """`error.type`; errors of the caller do not count as such."""
     if not asked.status:
         return "cancelled"
     if asked.status >= 500:
@@ -127,7 +127,7 @@ def _failure(asked: Asked) -> str | None:
 
 
 async def note(audit: AuditLog, route: Route, request: web.Request, asked: Asked) -> None:
-    """Have a request recorded.
+    """Write the audit record of a request.
 
     Args:
         audit: takes the record.

@@ -1,5 +1,4 @@
-"""What pages for people have in common: their frame, and the headers that keep them from being
-framed, cached or leaked.
+"""The frame and the security headers that all HTML pages for people share.
 
 Owns: how pages look. Everything foreign is escaped by whoever writes a page's body.
 """
@@ -41,5 +40,5 @@ def page(title: str, body: str, status: int = 200) -> web.Response:
 
 
 def message_page(title: str, text: str, status: int = 200) -> web.Response:
-    """A page that says one thing."""
+    """A page with one message."""
     return page(title, f"<p>{escape(text)}</p>", status)

@@ -1,4 +1,4 @@
-"""What configuration says about the listening server, as plain values.
+"""The settings of the listening server, as plain values.
 
 Owns: `ListenSettings` and its defaults. Never imports anything else of Armory.
 """

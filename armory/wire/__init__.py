@@ -1,1 +1,1 @@
-"""MCP for clients: transports in front, eras, sessions, interactions."""
+"""MCP for clients: transports, protocol eras, sessions, interactive requests."""

@@ -1,4 +1,4 @@
-"""The audit's record of one request.
+"""Audit records of MCP requests.
 
 Owns: what of a request, its answer and a refusal at the door goes into the record. Never imports a
 transport.
@@ -48,7 +48,7 @@ def note(
     reply: Reply | None,
     seconds: float,
 ) -> Awaitable[None] | None:
-    """Have a request recorded; what it returns is to be waited for.
+    """Write the audit record of a request; returns what has to be awaited.
 
     Args:
         audit: takes the record.
@@ -90,8 +90,8 @@ def note(
 
 
 def _exposed(view: View, server: str, kind: Kind, name: str) -> str:
-    """What a server calls `name`, as it is called at the other endpoints: a record is found by one
-    name, wherever its tool was called.
+    """The exposed name of what a server calls `name`: records have one name for a tool, at
+    whichever endpoint it was called.
     """
     if kind == "resource":
         return expose_uri(server, name)
@@ -100,7 +100,7 @@ def _exposed(view: View, server: str, kind: Kind, name: str) -> str:
 
 
 def path_of(endpoint: Endpoint) -> str:
-    """Where a request asked, as its path."""
+    """The path of an endpoint."""
     if endpoint.kind == "all":
         return "/mcp"
     return f"/mcp/set/{endpoint.name}" if endpoint.kind == "set" else f"/mcp/{endpoint.name}"
@@ -109,7 +109,7 @@ def path_of(endpoint: Endpoint) -> str:
 def note_denied(
     audit: AuditLog, path: str, remote: str | None, code: str, principal: Principal | None
 ) -> None:
-    """Have recorded that somebody was not let in.
+    """Write the audit record of a rejected request.
 
     Args:
         audit: takes the record.
@@ -142,6 +142,6 @@ def _outcome(operation: Operation, reply: Reply | None) -> tuple[str, str | None
 
 
 def _own_code(reply: Reply) -> str | None:
-    """The code in a result that the gateway itself made."""
+    """The error code in a result that the gateway itself made."""
     meta = members_or_none((members_or_none(reply.result) or {}).get("_meta")) or {}
     return text_of(members_or_none(meta.get(ERROR)) or {}, "code")

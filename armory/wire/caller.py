@@ -1,4 +1,4 @@
-"""Who asks, and where.
+"""The caller of a request, and its endpoint.
 
 Owns: `Caller`. Never imports a transport.
 """
@@ -14,7 +14,7 @@ from armory.gateway.endpoint import ALL, Endpoint
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """Who asks, where, and what the connection or the HTTP request says beside the message.
+    """The caller, its endpoint, and what the connection or HTTP request says beside the message.
 
     Attributes:
         principal: who it is.

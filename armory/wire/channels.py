@@ -1,4 +1,4 @@
-"""A modern client as an upstream may reach it while its request is served.
+"""The channel to a modern client while its request is served.
 
 Owns: `RequestChannel`. Never imports a transport: what is said goes to a function.
 """
@@ -18,7 +18,7 @@ Write = Callable[[bytes], Awaitable[None]]
 
 
 class RequestChannel:
-    """A modern client behind one of its requests.
+    """The channel to a modern client behind one request.
 
     Args:
         write: puts one message on the way to the client, before the result.
@@ -45,7 +45,7 @@ class RequestChannel:
             await self._write(jsonrpc.notification(method, params))
 
     async def ask(self, method: str, params: Params) -> Answer:
-        """A modern client is never asked directly: see `wire.interaction`."""
+        """Refuses: a modern client is never asked directly; see `wire.interaction`."""
         del params
         message = f"{method} cannot be put to this client"
         return Answer(error=jsonrpc.error(codes.METHOD_NOT_FOUND, message))

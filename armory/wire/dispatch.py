@@ -1,4 +1,4 @@
-"""From a decoded request to its answer, whatever the transport.
+"""Dispatches decoded requests to their handlers, whatever the transport.
 
 Owns: calling the handler that the table names, and turning whatever comes of it into a reply in
 the client's era. Never imports a transport.
@@ -32,7 +32,7 @@ Verify = Callable[[RequestContext, Mapping[str, Raw]], None]
 
 
 class Dispatcher:
-    """Serves the requests of one edge.
+    """Answers the requests of one edge.
 
     Args:
         gateway: the request path.
@@ -55,7 +55,7 @@ class Dispatcher:
         params: dict[str, Raw],
         verify: Verify | None = None,
     ) -> Reply:
-        """The answer to one request; every failure is one, too (but cancellation passes).
+        """The answer to one request; every failure becomes an answer (cancellation passes through).
 
         Args:
             request: who asks, where.
@@ -81,7 +81,7 @@ class Dispatcher:
         params: dict[str, Raw],
         verify: Verify | None,
     ) -> Reply:
-        """As `answer`, but for failures, which pass."""
+        """As `answer`, but failures are raised."""
         found = route(method, request.era)
         if found is None:
             return await self._pass_on(request, method, params)
@@ -102,7 +102,7 @@ class Dispatcher:
         return _shaped(context, method, found, reply)
 
     async def _pass_on(self, request: ClientRequest, method: str, params: dict[str, Raw]) -> Reply:
-        """A method that the table does not have goes to the upstream of a transparent endpoint."""
+        """Pass a method that is not in the table to the upstream of a transparent endpoint."""
         if exists_elsewhere(method, request.era) or not request.endpoint.transparent:
             raise method_not_found(method)
         context = await self._gateway.context(request)
@@ -110,15 +110,13 @@ class Dispatcher:
         return _shaped(context, method, None, reply)
 
     def leave(self, request: ClientRequest) -> None:
-        """The client of a request that was answered does not get the answer."""
+        """The client of an answered request did not get the answer: end its parked call."""
         self._interactions.leave(request.client)
 
     async def listen(
         self, request: ClientRequest, id: bytes, params: Mapping[str, Raw]
     ) -> ClientListening | Reply:
-        """Open the stream of notifications that a `subscriptions/listen` asks for; a reply where
-        it cannot be opened.
-        """
+        """Open the stream of a `subscriptions/listen`; an error reply where it cannot be opened."""
         try:
             context = await self._gateway.context(request)
             return await start_listening(self._gateway, context, id, params)
@@ -127,7 +125,7 @@ class Dispatcher:
 
 
 def failed(failure: Exception, request: ClientRequest, method: str) -> Reply:
-    """The answer to a request that failed; a defect is logged."""
+    """The answer to a request that failed; an unexpected exception is logged."""
     if not isinstance(failure, ANSWERED):
         _log.error("request_failed", method=method[:100], error=repr(failure), exc_info=failure)
     return Reply(error=error_object(failure), era=request.era)

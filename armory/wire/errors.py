@@ -1,4 +1,4 @@
-"""The error tables: exception to JSON-RPC error, JSON-RPC error to HTTP status.
+"""The error tables: from exceptions to JSON-RPC errors, and from these to HTTP statuses.
 
 Owns: the two tables. Never imports a transport.
 """
@@ -46,7 +46,7 @@ ANSWERED = (RpcError, ArmoryError, Malformed, Refused)
 
 
 def error_object(failure: BaseException) -> Raw:
-    """The JSON-RPC error that stands for an exception."""
+    """The JSON-RPC error for an exception."""
     if isinstance(failure, RpcError | Malformed):
         return jsonrpc.error(failure.code, failure.message, getattr(failure, "data", None))
     if isinstance(failure, Refused):
@@ -76,5 +76,5 @@ def _data(failure: ArmoryError) -> dict[str, Any]:
 
 
 def status_of(error: Raw) -> int:
-    """The HTTP status that goes with an error toward a modern client."""
+    """The HTTP status of an error for a modern client."""
     return _STATUS.get(jsonrpc.code_of(error), 200)

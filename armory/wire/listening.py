@@ -1,4 +1,4 @@
-"""`subscriptions/listen`: what a modern client wants to hear of, and the frames that tell it.
+"""`subscriptions/listen` of modern clients: parsing, acknowledgement and frames.
 
 Owns: reading the request, the acknowledgement, and the frames. Never imports a transport.
 """
@@ -45,7 +45,7 @@ _AT_ONCE = 50
 
 
 class ClientListening:
-    """One `subscriptions/listen`: what it wants, and the frames that wait for its transport.
+    """One `subscriptions/listen`: its subscriptions, and the frames for its transport.
 
     Args:
         id: the request's id, verbatim.
@@ -84,8 +84,8 @@ class ClientListening:
         self._meta = Raw(encode({meta_keys.SUBSCRIPTION_ID: Raw(id)}))
 
     def deliver(self, method: str, params: Params) -> None:
-        """One notification; a client too far behind loses its stream and listens anew. What comes
-        before the acknowledgement waits for that: it is the first frame.
+        """Queue one notification. A client too far behind loses its stream and listens anew.
+        Notifications before the acknowledgement wait for it, since it is the first frame.
         """
         early = self._early
         waiting = self.stream.last - self.stream.delivered if early is None else len(early)
@@ -101,7 +101,9 @@ class ClientListening:
         self.stream.put(jsonrpc.notification(method, {**params, "_meta": own}))
 
     def acknowledge(self, uris: Sequence[str], tasks: Sequence[str] = ()) -> None:
-        """Say what is honoured; `uris` and `tasks`: the resources and the tasks that are."""
+        """Send the acknowledgement; `uris` and `tasks`: the resources and tasks that
+        are honoured.
+        """
         subscription = self.subscription
         honoured: dict[str, Any] = {
             key: True for key, method in LISTENED.items() if method in subscription.lists
@@ -116,7 +118,7 @@ class ClientListening:
             self.deliver(method, params)
 
     def result(self) -> bytes:
-        """The frame that ends it gracefully."""
+        """The frame that ends it properly."""
         return jsonrpc.response(self.id, encode({"resultType": "complete", "_meta": self._meta}))
 
     async def end(self) -> None:
@@ -126,13 +128,13 @@ class ClientListening:
 
 
 def _unheard(_method: str, _params: Params) -> None:
-    """Of what has ended nothing is told."""
+    """Drops notifications after the end."""
 
 
 async def start_listening(
     gateway: Gateway, context: RequestContext, id: bytes, params: Mapping[str, Raw]
 ) -> ClientListening:
-    """Subscribe to what a `subscriptions/listen` asks for; the acknowledgement is on its stream.
+    """Subscribe as a `subscriptions/listen` asks; the acknowledgement is on its stream.
 
     Raises:
         RpcError: `params.notifications` is no object, or a part of it has the wrong type or more
@@ -174,7 +176,7 @@ async def _follow(
     subscription: Subscription,
     tasks: Mapping[str, tuple[str, str]],
 ) -> list[str]:
-    """Let it hear of tasks of its own; those of which their servers tell.
+    """Follow the client's tasks; returns those that their servers report.
 
     Args:
         gateway: where it listens.
@@ -196,7 +198,7 @@ async def _follow(
 async def _watch(
     gateway: Gateway, context: RequestContext, subscription: Subscription, resources: Sequence[str]
 ) -> list[str]:
-    """Let it hear of updates of these resources; those that there are for it."""
+    """Watch these resources; returns those that exist for the client."""
     uris: list[str] = []
     failed: list[str] = []
     for number, uri in enumerate(resources, 1):
@@ -218,7 +220,7 @@ async def _watch(
 
 
 async def _texts(wanted: Mapping[str, Raw], key: str, most: int) -> list[str]:
-    """The first `most` of a list; the others become no objects."""
+    """The first `most` strings of a list; the rest is not decoded."""
     raw = wanted.get(key)
     if raw is None or raw == NULL:
         return []

@@ -1,4 +1,4 @@
-"""Asking a person to log in at an upstream, in the way that its client knows.
+"""Asks a person to log in at an upstream, in the way that its client supports.
 
 Owns: the answers to a request that needs a login first. Never imports a transport.
 """
@@ -22,7 +22,7 @@ _URL_MODE = {"mode": Raw(b'"url"')}
 
 
 def asking_for_logins(method: str, handler: Handler) -> Handler:
-    """The handler of a method, whose answer asks for a login where one is needed."""
+    """A handler that answers with a login request where one is needed."""
 
     async def asking(context: RequestContext, params: dict[str, Raw]) -> Reply:
         try:
@@ -34,9 +34,9 @@ def asking_for_logins(method: str, handler: Handler) -> Handler:
 
 
 def _asked(context: RequestContext, method: str, needed: LoginNeeded) -> Reply:
-    """`input_required`, URL elicitation, or a text with the URL for clients that know neither.
+    """`input_required`, URL elicitation, or a text with the URL for clients that support neither.
 
-    The URL is the gateway's own page, the same for everybody: who opens it says there who it is.
+    The URL is the gateway's own page, the same for everybody: whoever opens it identifies there.
     """
     server = needed.upstream
     if not context.origin:

@@ -1,4 +1,4 @@
-"""A request taken apart and a reply put together, one level deep.
+"""Decodes requests and encodes replies, one level deep.
 
 Owns: `params` and `_meta` of a request that came, a large one's in steps, and the message that
 answers it: a large one in the parts that it came in, so that nothing of it is held twice. Never
@@ -37,12 +37,12 @@ def parts_of(data: Data) -> tuple[Part, ...]:
 
 
 def whole(data: Data) -> bytes:
-    """A message in one piece."""
+    """A message as one piece."""
     return b"".join(data.parts) if isinstance(data, Parted) else data
 
 
 def pieces(parts: Sequence[Part]) -> Iterator[Part]:
-    """Parts in pieces of at most `PIECE_BYTES`, none of which is a copy."""
+    """Parts in pieces of at most `PIECE_BYTES`, without copying."""
     for part in parts:
         view = memoryview(part)
         for begin in range(0, len(view), PIECE_BYTES):
@@ -54,7 +54,7 @@ Parameters = tuple[dict[str, Raw], dict[str, Raw] | None]
 
 
 def taken_apart(body: bytes | Raw) -> tuple[Message, Parameters]:
-    """A message of `AT_ONCE_BYTES` at most, and the parameters of a request.
+    """A message of at most `AT_ONCE_BYTES`, and the parameters of a request.
 
     Raises:
         Malformed: it is none, or its params are no object.
@@ -69,8 +69,8 @@ def taken_apart(body: bytes | Raw) -> tuple[Message, Parameters]:
 async def taken_apart_in_steps(
     body: bytes | Raw, refuse: Callable[[Message], None]
 ) -> tuple[Message, Parameters]:
-    """The same of any size, a large one in turns of the event loop: going through a megabyte takes
-    most of a millisecond each time.
+    """The same for any size; a large one in several turns of the event loop, since each pass over a
+    megabyte takes almost a millisecond.
 
     Args:
         body: the message.
@@ -95,7 +95,7 @@ async def taken_apart_in_steps(
 def opened(
     message: Message, known: Parameters | None = None
 ) -> tuple[dict[str, Raw], dict[str, Raw]]:
-    """(params, `_meta`) of a request, which may be known already.
+    """(params, `_meta`) of a request, which may be decoded already.
 
     Raises:
         Malformed: one of them is no object.
@@ -114,7 +114,7 @@ def opened(
 
 
 def notified(message: Message) -> dict[str, Raw]:
-    """What a notification says; nothing where its `params` is no object."""
+    """The parameters of a notification; empty where `params` is no object."""
     try:
         return jsonrpc.params_of(message)
     except Malformed:
@@ -122,26 +122,26 @@ def notified(message: Message) -> dict[str, Raw]:
 
 
 def cancelled(message: Message) -> tuple[bytes, CancelReason | None]:
-    """The request that a `notifications/cancelled` names, and why; empty where it names none."""
+    """The request id in a `notifications/cancelled`, and the reason; empty where it names none."""
     params = notified(message)
     id = params.get("requestId")
     return b"" if id is None else bytes(memoryview(id)), CancelReason.said(params)
 
 
 def answer_parts(id: bytes, reply: Reply) -> tuple[Part, ...]:
-    """A reply as the message that answers request `id`, in parts."""
+    """A reply as the response to request `id`, in parts."""
     if reply.error is not None:
         return (jsonrpc.error_response(id, reply.error),)
     return jsonrpc.response_parts(id, reply.parts)
 
 
 def encoded(id: bytes, reply: Reply) -> Data:
-    """A reply as the message that answers request `id`."""
+    """A reply as the response to request `id`."""
     parts = answer_parts(id, reply)
     size = sum(map(len, parts))
     return b"".join(parts) if size <= PIECE_BYTES else Parted(parts, size)
 
 
 def refused(id: bytes, code: int, message: str) -> bytes:
-    """The message that answers request `id` with an error."""
+    """The error response to request `id`."""
     return jsonrpc.error_response(id, jsonrpc.error(code, message))

@@ -1,4 +1,4 @@
-"""One table: every method that a client may send, and how it is served.
+"""The table of all methods that clients may send, and how each is served.
 
 Owns: the table, and how large what Armory answers itself may be. Never imports a transport.
 """
@@ -184,8 +184,8 @@ def named_parameter(method: str) -> str | None:
 
 
 def refuse_large(message: Message) -> None:
-    """Refuse parameters that are too large for their method, before anything opens them: in a
-    message of 1 MB that takes a millisecond each time.
+    """Refuse parameters that are too large for their method, before they are decoded: for a message
+    of 1 MB that takes a millisecond each time.
 
     Raises:
         Malformed: they have more than `OWN_BYTES`, and Armory answers the method itself.
@@ -195,7 +195,7 @@ def refuse_large(message: Message) -> None:
 
 
 def refuse_begun(head: bytes, size: int) -> None:
-    """The same for a body of which only the beginning is there.
+    """The same for a body of which only the beginning has arrived.
 
     Args:
         head: its first bytes.

@@ -1,4 +1,4 @@
-"""The dispatcher as it is watched: a span for each request of a client, and the audit's record.
+"""The dispatcher with tracing, metrics and audit.
 
 Owns: `ObservedDispatcher` and what it is made with. It stands in for the plain one only where
 something watches, so that nothing watched costs nothing. Never imports a transport.
@@ -41,7 +41,7 @@ _DURATION = c.DURATION["server"]
 
 @dataclass(frozen=True, slots=True)
 class Observers:
-    """Who watches what clients ask.
+    """What observes the requests of clients.
 
     Attributes:
         tracing: makes spans; None: none are wanted.
@@ -55,11 +55,11 @@ class Observers:
         return self.tracing is not None or self.audit is not None
 
     def denied(self) -> OnDenied | None:
-        """Who is told of requests that are not let in; None: nobody."""
+        """Called for rejected requests; None: nothing is."""
         return None if self.audit is None else partial(note_denied, self.audit)
 
     def session_ended(self, transport: str) -> OnEnded | None:
-        """Who is told of client sessions that ended; None: nobody."""
+        """Called for client sessions that ended; None: nothing is."""
         tracing = self.tracing
         if tracing is None:
             return None
@@ -69,14 +69,14 @@ class Observers:
 def dispatcher_of(
     gateway: Gateway, interactions: Interactions, observers: Observers | None
 ) -> Dispatcher:
-    """The dispatcher of one edge, watched where anybody watches."""
+    """The dispatcher of one edge, observed if anything observes."""
     if not observers:
         return Dispatcher(gateway, interactions)
     return ObservedDispatcher(gateway, interactions, observers)
 
 
 class ObservedDispatcher(Dispatcher):
-    """A dispatcher that is watched.
+    """A dispatcher that records spans, durations and audit records.
 
     Args:
         gateway: the request path.
@@ -166,7 +166,7 @@ def _begun(
     method: str,
     params: dict[str, Raw],
 ) -> None:
-    """Begin the span of a request that belongs to a trace, or whose trace is kept."""
+    """Begin the span of a request that belongs to a trace, or whose trace is sampled."""
     kind, name = _about(method, params)
     title = None if kind == "resource" else name
     tracing.server(operation, method, title, request.meta, request.headers)
@@ -180,7 +180,7 @@ def _measured(
     reply: Reply | None,
     seconds: float,
 ) -> None:
-    """Count a request; where it is a usual one, the next like it goes straight to its series.
+    """Record a request's duration; the series of a common kind is cached for the next one.
 
     Args:
         durations: takes the duration.
@@ -218,7 +218,7 @@ def _ended(
     operation: Operation,
     reply: Reply | None,
 ) -> None:
-    """End the span of a request that was answered; arguments as `_measured`."""
+    """End the span of an answered request; arguments as of `_measured`."""
     kind, raw = _about(*asked)
     failure, status = _outcome(operation, reply)
     facts = _facts(request, kind, text_or_none(raw), "tcp" if request.headers else "pipe")
@@ -228,7 +228,7 @@ def _ended(
 
 
 def _as_it_is(raw: Raw | None, name: str | None) -> bool:
-    """Whether a name came as it is usually written: of other ways there are too many to know."""
+    """Whether a name is written in the usual way: other spellings are too many to remember."""
     if raw is None or name is None:
         return raw is name
     return bytes(raw) == f'"{name}"'.encode()

@@ -1,4 +1,4 @@
-"""The one place where a request of a client becomes a `ClientRequest`.
+"""Builds the `ClientRequest` of a client's message.
 
 Owns: what a request takes from its `_meta` or from its session. Never imports a
 transport.
@@ -21,7 +21,7 @@ from armory.wire.streams import Outlet
 
 
 def _token(meta: Mapping[str, Raw]) -> Raw | None:
-    """The progress token, which is a string or an integer; None: there is none such."""
+    """The progress token, a string or an integer; None: there is none."""
     raw = meta.get(PROGRESS_TOKEN)
     if raw is None:
         return None
@@ -32,7 +32,7 @@ def _token(meta: Mapping[str, Raw]) -> Raw | None:
 def modern_request(
     caller: Caller, version: str, meta: Mapping[str, Raw], write: Write, id: bytes = b""
 ) -> ClientRequest:
-    """A self-contained request.
+    """The context of a self-contained request.
 
     Args:
         caller: whose it is.
@@ -68,7 +68,7 @@ def session_request(
     meta: Mapping[str, Raw],
     id: bytes = b"",
 ) -> ClientRequest:
-    """A request within a session.
+    """The context of a request within a session.
 
     Args:
         caller: whose it is.

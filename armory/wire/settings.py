@@ -1,4 +1,4 @@
-"""What both transports to clients are configured by, as plain values.
+"""The settings of both transports to clients, as plain values.
 
 Owns: `HttpSettings`, `StdioSettings` and their defaults. Never imports a transport: the
 configuration is read without one.
@@ -20,7 +20,7 @@ SESSION_IDLE_S = 1_800.0
 
 @dataclass(frozen=True, slots=True)
 class HttpSettings:
-    """How clients are served over HTTP.
+    """The settings of the HTTP edge.
 
     Attributes:
         host: the bind address (decides what is loopback).
@@ -62,7 +62,7 @@ class HttpSettings:
 
 @dataclass(frozen=True, slots=True)
 class StdioSettings:
-    """How one client is served over standard input and output.
+    """The settings of the stdio edge.
 
     Attributes:
         line_bytes: longest message; a longer one is answered with an error and skipped.

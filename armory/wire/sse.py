@@ -1,4 +1,4 @@
-"""Server-sent events: how messages are written on an HTTP response.
+"""Server-sent events: encoding messages, and writing streams of them.
 
 Owns: the frames, the headers, and writing an `EventStream` out until it ends. Never imports a web
 framework.
@@ -54,7 +54,7 @@ async def pump(
     after: int | None = None,
     reader: int | None = None,
 ) -> None:
-    """Write a stream's messages as events, and a comment where it is silent, until it ends.
+    """Write a stream's messages as events, and comments while it is silent, until it ends.
 
     Args:
         write: takes the events.

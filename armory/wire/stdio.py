@@ -1,4 +1,4 @@
-"""MCP over stdin and stdout: for clients that only spawn commands.
+"""MCP over stdin and stdout, for clients that spawn the gateway.
 
 Owns: lines in, lines out. Both eras, one client, one principal.
 """
@@ -49,7 +49,7 @@ async def serve_stdio(
     stdout: BinaryIO | None = None,
     observers: Observers | None = None,
 ) -> None:
-    """Serve one client until its input ends; then what is in flight may finish.
+    """Serve one client until its input ends; then requests in flight may finish.
 
     Args:
         gateway: the request path.
@@ -91,8 +91,8 @@ async def serve_stdio(
 
 
 def _watchable(source: BinaryIO) -> BinaryIO:
-    """What event loops can wait for: `source`, or a pipe that a thread fills from it. A file and
-    `/dev/null` are always ready, which epoll refuses and uvloop does not survive.
+    """A source that event loops can wait for: `source`, or a pipe that a thread fills from it.
+    Files and `/dev/null` are always ready, which epoll refuses and uvloop does not survive.
     """
     mode = os.fstat(source.fileno()).st_mode
     if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or source.isatty():
@@ -103,7 +103,7 @@ def _watchable(source: BinaryIO) -> BinaryIO:
 
 
 def _read_from(sink: BinaryIO) -> bool:
-    """Whether anybody may read what is written: of a client that was killed nobody does."""
+    """Whether anybody can read the output: nobody can once the client was killed."""
     poll = select.poll()
     poll.register(sink, 0)
     return not any(found & (select.POLLERR | select.POLLHUP) for _, found in poll.poll(0))
@@ -177,8 +177,8 @@ async def _write_out(out: EventStream, sink: BinaryIO) -> None:
 
 
 class _LineWriter:
-    """Writes lines in a thread that nobody waits for at the end of the process: a client that does
-    not read would hold it up for ever.
+    """Writes lines in a daemon thread, so that a client that does not read cannot stop the process
+    from exiting.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -187,7 +187,7 @@ class _LineWriter:
         unattended(self._run, "standard output")
 
     async def line(self, data: Data) -> None:
-        """Write it; returns when the client's pipe has taken it.
+        """Write a line; returns when the client's pipe has taken it.
 
         Raises:
             OSError: nobody reads any more.
@@ -199,7 +199,7 @@ class _LineWriter:
         await asyncio.wrap_future(written)
 
     def end(self) -> None:
-        """Write no more."""
+        """Stop writing."""
         self._lines.put(None)
 
     def _run(self) -> None:

@@ -1,4 +1,4 @@
-"""The messages on their way to one reader, kept for a while for one that comes back.
+"""Message streams to one reader, kept for a while for resumption.
 
 Owns: `EventStream`, its bounds, and the event ids that name a place in it. How messages are written
 as server-sent events is `sse.py`. Never imports a web framework.
@@ -28,7 +28,8 @@ def parse_event_id(text: str) -> tuple[str, int] | None:
 
 
 class Outlet(Protocol):
-    """Where messages to a client go: an event stream, or what becomes one with the first of them.
+    """A destination of messages to a client: an event stream, or an answer that becomes one with
+    the first message.
 
     Attributes:
         closed: whether no more are taken.
@@ -37,12 +38,12 @@ class Outlet(Protocol):
 
     @property
     def closed(self) -> bool:
-        """Whether no more messages are taken."""
+        """Whether it accepts no more messages."""
         ...
 
     @property
     def reading(self) -> bool:
-        """Whether the client receives the messages."""
+        """Whether the client is receiving the messages."""
         ...
 
     def put(self, data: bytes) -> None:
@@ -50,12 +51,12 @@ class Outlet(Protocol):
         ...
 
     async def write(self, data: bytes) -> None:
-        """Append a message, after waiting for a reader that is behind."""
+        """Append a message, waiting for a slow reader first (backpressure)."""
         ...
 
 
 class EventStream:
-    """Messages in order, read by at most one reader at a time, kept for a while for the next.
+    """Messages in order, for at most one reader at a time, kept for a while for the next.
 
     Args:
         key: the stream's name within its session.
@@ -110,8 +111,8 @@ class EventStream:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes kept, those of writers that wait for a reader, and those that the reader took last:
-        it holds them until it comes for the next.
+        """Bytes kept, those of writers that wait for the reader, and those that the reader took
+        last (it holds them until it takes the next).
         """
         return self._size + self._waiting_bytes + self._taken_bytes
 
@@ -120,8 +121,9 @@ class EventStream:
         return f"{self.key}_{position}"
 
     def put(self, data: Data) -> None:
-        """Append a message; the oldest make room, those that a reader still waits for last. Where
-        nothing is kept for a reader that comes back, none of those goes: what comes is dropped.
+        """Append a message; the oldest are dropped to make room, those that the reader still waits
+        for last. If nothing is kept for resumption, those are never dropped, but the new message
+        is.
         """
         if self.closed or (not self._keep_bytes and self._overfull):
             self._held()
@@ -148,12 +150,12 @@ class EventStream:
 
     @property
     def _overfull(self) -> bool:
-        """Whether so much waits for the reader that it may hold answers which its client awaits."""
+        """Whether so much waits for the reader that answers may be among it."""
         many = len(self._events) >= self._keep_events * _KEPT_FOR_READERS
         return many or self._size >= _UNREAD_BYTES * _KEPT_FOR_READERS
 
     async def write(self, data: Data) -> None:
-        """Append a message, after waiting for a reader that is behind."""
+        """Append a message, waiting for a slow reader first (backpressure)."""
         if self._behind:
             self._waiting_bytes += len(data)
             self._held()
@@ -164,13 +166,13 @@ class EventStream:
         self.put(data)
 
     async def room(self) -> None:
-        """Wait for a reader that is behind, as a writer does, but write nothing."""
+        """Wait for a slow reader as `write` does, but write nothing."""
         if self._behind:
             await self._turn()
             self._tell_room()  # let the next writer go without waiting for another read
 
     async def _turn(self) -> None:
-        """Wait until the reader is not behind; who waits first is let on first."""
+        """Wait until the reader has caught up; first come, first served."""
         while self._behind:
             turn = asyncio.get_running_loop().create_future()
             self._writers.append(turn)
@@ -198,17 +200,17 @@ class EventStream:
             self._size -= len(dropped)
 
     def forget(self) -> None:
-        """Keep nothing but what a reader waits for."""
+        """Drop everything that no reader waits for."""
         self._forget(self._read if self.reading else self._last)
 
     def close(self) -> None:
-        """No more messages; readers end after the last one."""
+        """Accept no more messages; readers end after the last one."""
         self.closed = True
         self._wake()
         self._tell_room()
 
     def attach(self, after: int | None = None) -> int:
-        """Become the reader, in place of the one before; gives the reader's number."""
+        """Become the reader, replacing the one before; returns the reader's number."""
         self.reader += 1
         self.reading = True
         if after is not None:
@@ -253,12 +255,12 @@ class EventStream:
                 return None
 
     def keep_alive(self) -> None:
-        """As `keepalive.Waiting`: the time of whoever reads with no limit has passed."""
+        """As `keepalive.Waiting.keep_alive`: wakes a reader that waits without a limit."""
         if self._waiter is not None:
             _settle(self._waiter, False)
 
     async def _change(self, timeout_s: float | None) -> bool:
-        """Wait for the next change; False when the time passed without one."""
+        """Wait for the next change; returns False when the time passed without one."""
         loop = asyncio.get_running_loop()
         waiter = self._waiter = loop.create_future()
         if timeout_s is None:
@@ -270,7 +272,7 @@ class EventStream:
             timer.cancel()
 
     def _tell_room(self) -> None:
-        """Have the first writer that waits look again; all of them, where none need wait."""
+        """Wake the first writer that waits; all of them, if none needs to wait."""
         while self._writers:
             turn = self._writers.popleft()
             if not turn.done():

@@ -20,7 +20,6 @@ from armory.testing.servers import (
     PostgresServer,
     QdrantProcess,
     RedisServer,
-    postgres_folder,
 )
 from tests.contract.links import LEGACY, MODERN, Rig, open_rig
 from tests.contract.qdrant_server import QdrantServer
@@ -70,15 +69,6 @@ class Processes:
                 await task
             await process.cache.aclose()
             await process.database.close()
-
-
-@pytest.fixture(scope="session")
-def postgres_server() -> Iterator[PostgresServer]:
-    if postgres_folder() is None:
-        pytest.skip("PostgreSQL is not installed")
-    server = PostgresServer()
-    yield server
-    server.remove()
 
 
 @pytest.fixture(

@@ -5,7 +5,6 @@ Owns: `Rig`, and the kinds of upstreams that there are.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from collections.abc import AsyncIterator
@@ -23,6 +22,7 @@ from armory.upstreams.gateway_client import declared_by
 from armory.upstreams.pool import Pool
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.spec import UpstreamSpec
+from tests.leftovers import tasks_of
 
 MODERN = ("http-modern", "http-modern-stream", "stdio-modern")
 LEGACY = ("http-legacy", "http-legacy-stream", "sse", "stdio-legacy")
@@ -109,10 +109,4 @@ async def open_rig(kind: str) -> AsyncIterator[Rig]:
         rig = Rig(kind, None)
         yield rig
         await rig.pool.close()
-    left = [task for task in asyncio.all_tasks() if "/armory/" in _file_of(task)]
-    assert not left, "a task was left behind"
-
-
-def _file_of(task: asyncio.Task[Any]) -> str:
-    code = getattr(task.get_coro(), "cr_code", None)
-    return "" if code is None else str(code.co_filename)
+    assert not tasks_of("/armory/"), "a task was left behind"

@@ -6,7 +6,7 @@ import json
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import pytest
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 
-from armory.testing.servers import PostgresServer, RedisServer, postgres_folder
+from armory.testing.servers import PostgresServer, RedisServer
 
 ROOT = "the-root-token-of-this-test"
 QUERY: Any = {"dev.armory/query": "what time is it in Tokyo?"}
@@ -41,15 +41,6 @@ def within(seconds: float, what: Callable[[], bool]) -> float:
         assert time.monotonic() - started < seconds, "took too long"
         time.sleep(0.02)
     return time.monotonic() - started
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[PostgresServer]:
-    if postgres_folder() is None:
-        pytest.skip("PostgreSQL is not installed")
-    server = PostgresServer()
-    yield server
-    server.remove()
 
 
 def settings(upstreams: dict[str, Any], storage: dict[str, Any]) -> dict[str, Any]:
@@ -82,10 +73,10 @@ def status_of(base: str, key: str) -> int:
 async def test_replicas_agree_within_a_second_also_without_redis(
     serve: Callable[..., Any],
     demo_upstreams: dict[str, Any],
-    postgres: PostgresServer,
+    postgres_server: PostgresServer,
     redis: RedisServer,
 ) -> None:
-    storage = {"url": postgres.create_database(), "redis": redis.url}
+    storage = {"url": postgres_server.create_database(), "redis": redis.url}
     one = serve(settings(demo_upstreams, storage)).searchable()
     two = serve(settings(demo_upstreams, storage)).searchable()
     keys = f"{one.base}/v1/keys"
@@ -151,9 +142,9 @@ async def test_replicas_agree_within_a_second_also_without_redis(
 
     # PostgreSQL restarted: an error while it is away, and everything is there again
     _, third = ask("POST", keys, ROOT, {"name": "c", "user": "ann"})
-    postgres.stop()
+    postgres_server.stop()
     assert status_of(two.base, "acx_" + "x" * 43) in {401, 503}
-    postgres.start()
+    postgres_server.start()
     within(10.0, lambda: status_of(two.base, third["key"]) == 200)
     assert one.stop() == 0
     assert two.stop() == 0

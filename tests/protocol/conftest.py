@@ -148,6 +148,13 @@ class Front:
 
 
 @pytest.fixture
+async def http() -> AsyncIterator[aiohttp.ClientSession]:
+    """A client whose requests end within half a minute."""
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=30)) as session:
+        yield session
+
+
+@pytest.fixture
 async def front() -> AsyncIterator[Front]:
     async def modern(call: Call, owner: Owner) -> Reply:
         return await answer(call, owner, "modern")

@@ -1,1 +1,1 @@
-"""How often tools are called, by whom and how well: counted, kept, summed up."""
+"""Usage statistics: how often tools are called, by whom, with what success and latency."""

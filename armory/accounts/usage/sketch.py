@@ -35,13 +35,13 @@ class LatencySketch:
         return round(self._sketch.count) + len(self._waiting)
 
     def add(self, *latencies_ms: float) -> None:
-        """Note latencies; a negative one counts as 0."""
+        """Add latencies; a negative one counts as 0."""
         self._waiting += latencies_ms
         if len(self._waiting) >= _WAITING:
             self._settle()
 
     def _settle(self) -> None:
-        """Sort in what waits, equal bins together."""
+        """Sort the pending latencies into bins, equal bins together."""
         waiting, self._waiting = self._waiting, []
         key_of, least = self._mapping.key, self._mapping.min_possible
         bins: dict[int, tuple[float, float]] = {}
@@ -59,7 +59,7 @@ class LatencySketch:
             self._sketch.add(0.0, zeros)
 
     def merge(self, other: LatencySketch) -> None:
-        """Take over what `other` has noted."""
+        """Add what `other` has recorded."""
         self._settle()
         other._settle()
         self._sketch.merge(other._sketch)
@@ -71,7 +71,7 @@ class LatencySketch:
         return None if value is None else float(value)
 
     def to_bytes(self) -> bytes:
-        """The stored form: bins that hold something."""
+        """The stored form: the bins that are not empty."""
         self._settle()
         store = self._store
         bins = [(i + store.offset, count) for i, count in enumerate(store.bins) if count]

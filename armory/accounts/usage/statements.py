@@ -20,16 +20,14 @@ _Rows = Select[*tuple[Any, ...]]
 
 
 class UsageStatements:
-    """What one database is asked; the names of the parameters are those of the columns, but where
-    it is said.
-    """
+    """The SQL statements for one database. Parameters are named like the columns, unless stated."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     @cached_property
     def have_tool_day(self) -> Executable:
-        """Make sure of a row of `tool`, `day`: its sketch cannot be added to in SQL."""
+        """Insert a row for `tool` and `day` if missing: sketches cannot be added in SQL."""
         row = self._database.upsert(tool_days).values(
             uses=0, successes=0, latency=b"", last_used_at_ms=0, updated_at_ms=0,
             tool=bindparam("tool"), day=bindparam("day"),
@@ -68,7 +66,7 @@ class UsageStatements:
 
     @cached_property
     def add_to_user_tool(self) -> Executable:
-        """Add what a user has done with a tool."""
+        """Add a user's calls of a tool."""
         columns = user_tools.c
         new = self._database.upsert(user_tools)
         given = ("user_id", "tool", "uses", "successes", "last_used_at_ms")
@@ -91,7 +89,7 @@ class UsageStatements:
 
     @cached_property
     def add_to_server_day(self) -> Executable:
-        """Add how long a server was up and observed."""
+        """Add the time that a server was up and the time it was observed."""
         columns = server_days.c
         given = ("server", "day", "up_ms", "observed_ms")
         row = self._database.upsert(server_days).values(
@@ -143,7 +141,7 @@ class UsageStatements:
 
     @cached_property
     def newest_of_users(self) -> _Rows:
-        """When a row of a user changed last; None: there is none."""
+        """The latest change of a user's row; None: there is none."""
         return select(func.max(user_tools.c.updated_at_ms))
 
     @cached_property

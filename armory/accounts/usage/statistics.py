@@ -1,4 +1,4 @@
-"""Usage statistics: counted from every forwarded call, served from memory, stored by the way.
+"""Usage statistics: counted for every forwarded call, served from memory, stored in the background.
 
 Owns: counting, flushing, and what ranking reads. `UsageStatistics` satisfies
 `retrieval.ports.UsageSource`. Never on the path of a call: `called` only adds to counters, and a
@@ -102,8 +102,8 @@ class UsageStatistics:
             self._take_in()
 
     def _take_in(self) -> None:
-        """Count the calls that wait for it, those of one user, tool and day together: each alone
-        costs more.
+        """Process the pending calls, those of the same user, tool and day together, which costs
+        less.
         """
         waiting, self._waiting = self._waiting, []
         alike: dict[tuple[str, str, int], list[_Call]] = defaultdict(list)
@@ -133,7 +133,7 @@ class UsageStatistics:
         mine.count(uses, succeeded, last)
 
     def observed(self, up: Mapping[str, bool], elapsed_ms: int) -> None:
-        """Note which servers were up over the last `elapsed_ms` milliseconds."""
+        """Record which servers were up during the last `elapsed_ms` milliseconds."""
         day = day_of(self._now_ms())
         for server, is_up in up.items():
             up_ms, seen_ms = self._new_servers.get((server, day), (0, 0))
@@ -142,11 +142,11 @@ class UsageStatistics:
 
     @property
     def waiting(self) -> int:
-        """Calls that are counted and not stored."""
+        """The number of calls that are counted and not stored yet."""
         return len(self._waiting) + sum(counted.uses for counted in self._new_tools.values())
 
     async def flush(self) -> None:
-        """Store what was counted; on failure it stays counted for the next time.
+        """Store the counts; if that fails, they are kept for the next time.
 
         Raises:
             BackendError: the database failed.
@@ -181,7 +181,7 @@ class UsageStatistics:
         self._new_tools, self._new_users, self._new_servers = tools, users, servers
 
     async def refresh(self) -> None:
-        """Read what this and other processes have stored since the last time.
+        """Load what this and other processes have stored since the last time.
 
         Raises:
             BackendError: the database failed.
@@ -210,7 +210,7 @@ class UsageStatistics:
         await self._rows.prune(first_day(self._now_ms(), 2 * WINDOW_DAYS))
 
     def forget(self, user: str) -> None:
-        """Forget a deleted user: the next user of that name is somebody else."""
+        """Forget a deleted user: a later user of that name is somebody else."""
         self._users.pop(user, None)
         self._reading.forget(user)
         self._forgotten += 1
@@ -222,15 +222,15 @@ class UsageStatistics:
     # -- what is known -----------------------------------------------------------------------
 
     def tool(self, name: str) -> ToolStatistics | None:
-        """What is known of a tool; None when it was not used within the window."""
+        """The statistics of a tool; None if it was not used within the window."""
         return self._tools.get(name)
 
     def tools(self) -> Mapping[str, ToolStatistics]:
-        """What is known, by tool."""
+        """The statistics by tool."""
         return dict(self._tools)
 
     async def of_user(self, user: str) -> Mapping[str, UserTool]:
-        """What one user has used, by tool.
+        """One user's usage by tool.
 
         Raises:
             BackendError: it is not in memory, and the database failed.
@@ -242,7 +242,9 @@ class UsageStatistics:
         return dict(known)
 
     async def recall(self, user: str) -> None:
-        """Have `statistics` know what this user has used; without, where that takes long."""
+        """Load a user's history into memory, for `statistics`; returns without it if that takes
+        long.
+        """
         if user in self._users:
             self._users.move_to_end(user)
             return
@@ -272,7 +274,7 @@ class UsageStatistics:
         return self._uptimes.get(server, 1.0)
 
     def uptime_behind(self, tool: str) -> float:
-        """As `uptime`, of the server that a tool belongs to."""
+        """The uptime of the server that a tool belongs to; see `uptime`."""
         server = split_name(tool)
         return self.uptime(server[0]) if server is not None else 1.0
 

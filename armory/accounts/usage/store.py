@@ -1,7 +1,7 @@
-"""Usage statistics in the database: added to, never overwritten, so that replicas add up.
+"""Usage statistics in the database: counts are added, never overwritten, so that replicas add up.
 
-Owns: what is added and read, in which order; `statements` has the SQL. Keeps nothing in memory
-between calls but how far it has read.
+Owns: which rows are written and read, in which order; `statements` has the SQL. Keeps nothing in
+memory between calls except how far it has read.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SUMMED_AT_ONCE = 20
 
 @dataclass(slots=True)
 class Counted:
-    """Calls counted in one process and not stored yet."""
+    """Calls counted in this process and not stored yet."""
 
     uses: int = 0
     successes: int = 0
@@ -36,13 +36,13 @@ class Counted:
     latency: LatencySketch = field(default_factory=LatencySketch)
 
     def count(self, uses: int, successes: int, last_used_at_ms: int) -> None:
-        """Calls were answered; the last of them then."""
+        """Count answered calls, the last of them at the given time."""
         self.uses += uses
         self.successes += successes
         self.last_used_at_ms = last_used_at_ms
 
     def add(self, other: Counted) -> None:
-        """Take over what `other` has counted."""
+        """Add the counts of `other`."""
         self.uses += other.uses
         self.successes += other.successes
         self.last_used_at_ms = max(self.last_used_at_ms, other.last_used_at_ms)
@@ -51,7 +51,7 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class ToolStatistics:
-    """What is known of one tool over the window.
+    """The statistics of one tool within the window.
 
     Attributes:
         uses, successes: calls, and those that did not fail.
@@ -78,7 +78,7 @@ class ToolStatistics:
 
 @dataclass(frozen=True, slots=True)
 class UserTool:
-    """What one user has done with one tool, ever."""
+    """One user's usage of one tool, over all time."""
 
     uses: int
     successes: int
@@ -112,7 +112,7 @@ class UsageStore:
         users: Mapping[tuple[str, str], Counted],
         servers: Mapping[tuple[str, int], tuple[int, int]],
     ) -> None:
-        """Add what was counted, in one transaction.
+        """Add counts, in one transaction.
 
         Args:
             tools: by (tool, day).
@@ -203,7 +203,7 @@ class UsageStore:
         return {(row.user_id, row.tool): _of_row(row) for row in rows}
 
     async def of_user(self, user: str) -> dict[str, UserTool]:
-        """What one user has used, by tool."""
+        """One user's usage by tool."""
         async with self._database.read() as connection:
             rows = (await connection.execute(self._statements.of_user, {"user": user})).all()
         return {row.tool: _of_row(row) for row in rows}

@@ -23,7 +23,7 @@ Row = dict[str, Any]
 
 @click.group(invoke_without_command=True)
 @click.option("--user", help="What one user has used, and what is left of its plan.")
-@click.option("--queries", type=click.IntRange(1, 1_000), help="So many of the latest queries.")
+@click.option("--queries", type=click.IntRange(1, 1_000), help="Show the latest N queries.")
 @config_option
 @json_option
 @click.pass_context
@@ -77,10 +77,10 @@ def usage(
 def forget(
     user: str | None, tool: str | None, everything: bool, config: str | None, as_json: bool
 ) -> None:
-    """Forget what was learned from use.
+    """Delete what was learned from use (`tool_rag.learn_from_use`).
 
-    That is what `tool_rag.learn_from_use` has kept; gateways that run forget it too. With --user
-    and --tool: what that user has taught about that tool. Statistics stay.
+    Running gateways forget it as well. With --user and --tool: what that user has taught about that
+    tool. Statistics stay.
     """
     if everything == (user is not None or tool is not None):
         raise InvalidRequest(

@@ -33,14 +33,14 @@ from armory.retrieval.names import RANKERS
 
 @click.command()
 @click.argument("query", nargs=-1, required=True, callback=refuse_blank)
-@click.option("-k", "--top-k", type=click.IntRange(1, MAX_TOP_K), help="At most so many tools.")
+@click.option("-k", "--top-k", type=click.IntRange(1, MAX_TOP_K), help="Show at most this many.")
 @click.option("--server", "servers", multiple=True, help="Only tools of this upstream; repeatable.")
-@click.option("--threshold", type=click.FloatRange(0, 1), help="Least score of a tool.")
-@click.option("--ranker", type=click.Choice(RANKERS), help="Another formula than configured.")
-@click.option("--explain", is_flag=True, help="Every candidate, its signals, and why it is out.")
+@click.option("--threshold", type=click.FloatRange(0, 1), help="Lowest score that is shown.")
+@click.option("--ranker", type=click.Choice(RANKERS), help="Default: as configured.")
+@click.option("--explain", is_flag=True, help="Show all candidates, and why each is left out.")
 @click.option("--agent", is_flag=True, help="Let the retrieval agent search (agent.enabled).")
 @click.option(
-    "--rejected", multiple=True, help="With --agent: the digest of a chunk that was of no use."
+    "--rejected", multiple=True, help="With --agent: digest of a chunk to leave out; repeatable."
 )
 @config_option
 @gateway_options

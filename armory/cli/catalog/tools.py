@@ -38,7 +38,7 @@ NOT_SEARCHED = (
     "--query",
     multiple=True,
     callback=refuse_blank,
-    help="Only the tools that this wants; repeatable.",
+    help="Only the tools that fit this; repeatable.",
 )
 @config_option
 @gateway_options
@@ -46,7 +46,7 @@ NOT_SEARCHED = (
 def tools(
     query: tuple[str, ...], config: str | None, url: str | None, token: str | None, as_json: bool
 ) -> None:
-    """List tools: all of them, or those that a query wants."""
+    """List tools: all of them, or those that fit a query."""
     found, selection, unreached = asyncio.run(_tools(query, config, url, token))
     if as_json:
         print_json({"tools": found, **({"selection": selection} if selection else {})})

@@ -35,7 +35,7 @@ _SHOWN = 10
 
 @click.command()
 @click.argument("server", metavar="NAME|FILE|URL")
-@click.option("--as", "kind", type=click.Choice(KINDS), help="Which offer to take.")
+@click.option("--as", "kind", type=click.Choice(KINDS), help="Use this kind of offer.")
 @click.option("--name", "key", metavar="KEY", help="What to call it; default: its own name.")
 @click.option(
     "--set",
@@ -65,7 +65,7 @@ def add(
     """Add a server: its NAME in the registry, or the FILE or URL of its server.json.
 
     Packages of npm, PyPI, OCI and NuGet become commands of npx, uvx, docker and dnx, remotes become
-    URLs. What the server has to be told is asked for in a terminal, or set with --set.
+    URLs. Values that the server needs are asked for in a terminal, or set with --set.
     """
     answers = _Answers(values, asking=sys.stdin.isatty() and not (no_input or as_json))
     found = described(_document(server, registry.rstrip("/")), answers.answer, kind)

@@ -43,7 +43,7 @@ def import_file(
     """Take over the servers of FILE: Claude Desktop and Code, Cursor, VS Code, Gemini CLI and the
     like (JSON), Codex (TOML), opencode, Zed, Goose and Continue (YAML).
 
-    With secrets in clear what is written is for its owner alone. Variables of a `.env` beside
+    If secrets stay in clear text, only the owner may read the result. Variables of a `.env` beside
     armory.yaml are known to `${VAR}` there.
     """
     servers, workspace = servers_of(file), _workspace_of(file)

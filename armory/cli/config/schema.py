@@ -11,7 +11,7 @@ from armory.config.schema import schema_text
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="It always is JSON.")
+@click.option("--json", "as_json", is_flag=True, help="No effect: the output is JSON.")
 def schema(as_json: bool) -> None:
     """Print the JSON Schema of armory.yaml, for editors."""
     click.echo(schema_text(), nl=False)

@@ -1,4 +1,4 @@
-"""What `armory serve` says of itself: sentences for people, or lines of the log where it is JSON.
+"""What `armory serve` reports about itself: sentences for people, or JSON log lines.
 
 Owns: `Announcer`, the sentences, and how often progress is told. Never imports a room but
 `observability`; what it speaks of it knows by its type alone.
@@ -27,7 +27,7 @@ PROGRESS_S = 15.0
 
 
 class Announcer:
-    """Says what has happened on standard error, whatever `log_level` is.
+    """Reports events on standard error, whatever `log_level` is.
 
     Args:
         settings: whether the log is JSON; then this is, too, so that each line can be parsed.
@@ -37,7 +37,7 @@ class Announcer:
         self._json = logs_json(settings)
 
     def say(self, event: str, text: str, **fields: Any) -> None:
-        """Something that happened.
+        """Report an event.
 
         Args:
             event: its name in a JSON log.
@@ -50,14 +50,14 @@ class Announcer:
             err().print(f"armory: {text}", soft_wrap=True, markup=False)
 
     def note(self, event: str, text: str, **fields: Any) -> None:
-        """Something that a person should look at."""
+        """Report something that a person should look at."""
         if self._json:
             self._line("warning", event, text, fields)
         else:
             say_notice(text)
 
     def error(self, event: str, text: str) -> None:
-        """Something that did not work."""
+        """Report a failure."""
         if self._json:
             self._line("error", event, text, {})
         else:
@@ -71,7 +71,7 @@ class Announcer:
 
 
 class Indexing:
-    """Says how far the embedding of tools has come, where it takes long.
+    """Reports the progress of embedding tools, if it takes long.
 
     Args:
         announcer: where it is said.
@@ -91,7 +91,7 @@ class Indexing:
         self._said: float | None = None
 
     def shown(self, done: int, total: int) -> None:
-        """So many of so many texts are embedded."""
+        """`done` of `total` texts are embedded."""
         now = self._clock()
         if self._said is None:
             self._said = now
@@ -104,7 +104,7 @@ class Indexing:
 
 
 def say_listening(announcer: Announcer, as_json: bool, bound: Listening) -> None:
-    """Where it listens; as JSON on standard output, for programs that start it."""
+    """Report where it listens; as JSON on standard output for programs that start it."""
     url = f"{bound.url}/mcp"
     if as_json:
         told = {"url": url, "host": bound.host, "port": bound.port, "pid": os.getpid()}
@@ -115,7 +115,7 @@ def say_listening(announcer: Announcer, as_json: bool, bound: Listening) -> None
 
 
 def say_reloaded(path: Path | None, announcer: Announcer, report: Reloaded) -> None:
-    """What became of a configuration that was read again."""
+    """Report the effects of a reload."""
     if report.applied or report.needs_restart:
         applied = ", ".join(report.applied) or "nothing"
         announcer.say("reloaded", f"reloaded {path}: {applied}", applied=report.applied)

@@ -27,8 +27,8 @@ _UNREACHABLE = 3
 def approve(tools: tuple[str, ...], everything: bool, config: str | None, as_json: bool) -> None:
     """Approve the present definitions of TOOLS; without any, show what has changed.
 
-    A gateway that runs takes it over with `armory reload`. Exit code 3: of some servers nothing
-    could be told.
+    A running gateway applies this with `armory reload`. Exit code 3: some servers could not be
+    asked.
     """
     changed, approved, unseen = asyncio.run(_approve(tools, config, everything=everything))
     if as_json:

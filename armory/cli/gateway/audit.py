@@ -42,7 +42,7 @@ _files = click.option(
 @click.option("--who", help="Only of these users or credentials (glob pattern).")
 @click.option("--tool", help="Only about these tools, prompts or URIs (glob pattern).")
 @click.option("--since", help="Not older than this: `90m`, `24h`, `7d`, `2w`, or a date or time.")
-@click.option("--limit", type=click.IntRange(1), default=100, help="The last so many.")
+@click.option("--limit", type=click.IntRange(1), default=100, help="Only the last N records.")
 @_files
 @reading_options
 @config_option

@@ -21,10 +21,10 @@ from armory.errors import ArmoryError
 @running_options
 @json_option
 def console(url: str | None, token: str | None, as_json: bool) -> None:
-    """A link to the console of each gateway that runs on this machine.
+    """Print a link to the console of each gateway that runs on this machine.
 
-    The token is behind the `#`, which browsers send nowhere; it administers the gateway as long as
-    its process lives, so the link is for nobody else.
+    The link is logged in: its token (behind the `#`, which browsers do not send) administers the
+    gateway until its process ends. Give it to nobody.
     """
     found = gateways(url, token)
     links = [

@@ -39,10 +39,10 @@ _MARKS = {"ok": "[green]ok[/]     ", "warning": "[yellow]warning[/]", "failed": 
 @config_option
 @json_option
 def doctor(bundle: Path | None, upstream_s: float, config: str | None, as_json: bool) -> None:
-    """Look at everything that a gateway needs, and say for each what to do.
+    """Check everything that a gateway needs, and say for each what to do.
 
-    Connects to upstreams, database, Redis and embedder; opens no port, calls no tool. Ends with 1
-    where something is wrong.
+    Connects to upstreams, database, Redis and embedder; opens no port, calls no tool. Exits with 1
+    if something is wrong.
     """
     from armory.runtime.doctor.bundle import write_bundle
     from armory.runtime.doctor.examination import configuration, examined

@@ -51,7 +51,7 @@ class Lookups:
         self._changed = threading.Condition()
 
     async def of(self, *query: Any) -> Found:
-        """What the system says; whoever asks for what is being looked up gets the same answer.
+        """Resolve a name; concurrent callers with the same query share one lookup.
 
         Args:
             query: as of `socket.getaddrinfo`: host, port, family, type, proto, flags.
@@ -75,7 +75,7 @@ class Lookups:
             return found
 
     def _start(self) -> None:
-        """One thread more. Where the system allows none, those that there are do the work.
+        """Start one more thread. If the system refuses, the existing ones do the work.
 
         Raises:
             OSError: there are none.
@@ -135,7 +135,7 @@ class _Names:
 
 
 def loop_factory(wanted: EventLoop) -> Callable[[], asyncio.AbstractEventLoop]:
-    """What makes the event loop; asyncio's for `auto` where uvloop is not installed."""
+    """The factory of the event loop; asyncio's for `auto` where uvloop is not installed."""
     if wanted == "asyncio" or importlib.util.find_spec("uvloop") is None:
         kind: Any = asyncio.SelectorEventLoop
     else:

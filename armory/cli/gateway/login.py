@@ -57,9 +57,9 @@ def login(
     server: str, config: str | None, user: str | None, *, no_browser: bool, as_json: bool
 ) -> None:
     """Log in at the upstream SERVER, for everybody who may use it through the gateway, or, with
-    --as, for one person, where each has an account of its own (auth.per: principal).
+    --as, for one person, if each has an account of its own there (auth.per: principal).
 
-    A gateway that runs takes it over with its next request there.
+    A running gateway uses the login from its next request on.
     """
     issuer = asyncio.run(_login(server, config, _person(user), browser=not no_browser))
     if as_json:
@@ -74,7 +74,7 @@ def login(
 @config_option
 @json_option
 def logout(server: str, config: str | None, user: str | None, *, as_json: bool) -> None:
-    """Forget the login at the upstream SERVER, or that of one person with --as."""
+    """Delete the login at the upstream SERVER, or with --as that of one person."""
     found = asyncio.run(log_out(loaded_config(config), server, _person(user)))
     if as_json:
         print_json({"server": server, "logged_out": found})

@@ -20,7 +20,7 @@ from armory.errors import UnknownTool
 
 @click.command()
 @click.argument("name")
-@click.option("--lines", type=click.IntRange(1), help="The last so many lines; default: all kept.")
+@click.option("--lines", type=click.IntRange(1), help="Only the last N lines; default: all.")
 @running_options
 @json_option
 def logs(name: str, lines: int | None, url: str | None, token: str | None, as_json: bool) -> None:

@@ -32,11 +32,11 @@ _WORDS = (
 def reload(
     file: Path | None, dry_run: bool, url: str | None, token: str | None, as_json: bool
 ) -> None:
-    """Have a gateway read its configuration again: upstreams that did not change keep running.
+    """Make a gateway read its configuration again: unchanged upstreams keep running.
 
     Asks the gateways that run on this machine, or the one at --url with a token that has the scope
-    `admin`. With --dry-run, FILE is what its configuration would be replaced by: a gateway notices
-    by itself, within two seconds, when that is saved.
+    `admin`. With --dry-run FILE, says what would change if the configuration became that file.
+    Rarely needed: a gateway notices a saved file by itself, within two seconds.
     """
     if file is not None and not dry_run:
         raise click.UsageError(f"a gateway reads its own file; --dry-run says what {file} would do")

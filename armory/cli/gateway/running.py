@@ -1,4 +1,4 @@
-"""Asking gateways that run: at a URL, or those that this user's `ARMORY_HOME` knows of.
+"""Asks running gateways: at a URL, or those of this user's `ARMORY_HOME`.
 
 Owns: finding them and reading one JSON answer. Never imports a web framework.
 """
@@ -39,12 +39,12 @@ _SHOWN = 80
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Follows them; the token goes to the host alone that it was given for."""
+    """Follows redirects; the token is sent only to the host that it was given for."""
 
     def redirect_request(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
     ) -> urllib.request.Request | None:
-        """As the one of the standard library, which would pass it on to anybody."""
+        """As the standard library's, which would send the token to any host."""
         made = super().redirect_request(req, fp, code, msg, headers, newurl)
         before, after = urlsplit(req.full_url), urlsplit(newurl)
         upgraded = (before.scheme, after.scheme, before.hostname) == (
@@ -63,7 +63,7 @@ _proxied = urllib.request.build_opener(_Redirects)
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """A gateway to ask.
+    """A running gateway.
 
     Attributes:
         url: with `server.base_path`, without an endpoint.
@@ -86,7 +86,7 @@ class Gateway:
         sent: Mapping[str, Any] | None = None,
         tag: str = "",
     ) -> dict[str, Any]:
-        """One answer in JSON.
+        """Send one request; returns the JSON answer.
 
         Args:
             path: below `url`.
@@ -132,7 +132,7 @@ class Gateway:
             ) from None
 
     def _opened(self, asked: urllib.request.Request) -> Any:
-        """What is on this machine is asked without the proxies of the environment."""
+        """Send a request; without the environment's proxies for gateways on this machine."""
         if self.pid or urlsplit(self.url).hostname in LOOPBACK:
             return _direct.open(asked, timeout=_WITHIN_S)
         return _proxied.open(asked, timeout=_WITHIN_S)
@@ -170,7 +170,7 @@ class Gateway:
 
 
 def gateways(url: str | None, token: str | None) -> list[Gateway]:
-    """The gateway at `url`, else every one that runs here.
+    """The gateway at `url`, or else all that run here.
 
     Raises:
         ConfigError: `url` is none.

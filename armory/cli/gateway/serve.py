@@ -56,7 +56,7 @@ def _listenable(
 
 
 class _Address(NamedTuple):
-    """Where the command line says to listen; None: as configured."""
+    """The address from the command line; None: as configured."""
 
     host: str | None = None
     port: int | None = None
@@ -94,7 +94,7 @@ def serve(
 
 
 def _check_streams() -> None:
-    """See that there is a client to be served.
+    """Check that a client is connected.
 
     Raises:
         ConfigError: standard input or output was closed when the process began.
@@ -131,7 +131,7 @@ def _run(
 
 
 def _with_address(loaded: Loaded, bind_to: _Address) -> Loaded:
-    """The configuration with what the command line says instead."""
+    """The configuration with the address from the command line."""
     given = {key: value for key, value in bind_to._asdict().items() if value is not None}
     server = loaded.config.server.model_copy(update=given)
     config = loaded.config.model_copy(update={"server": server})
@@ -151,9 +151,9 @@ async def _running(
     bind_to: _Address,
     announcer: Announcer,
 ) -> AsyncGenerator[_Running | None]:
-    """A gateway that is all that this process does: it has the signals, the file and the memory.
+    """A gateway that has the process to itself: its signals, its file and its memory.
 
-    None: it was asked to end before it was open.
+    None: it was told to stop before it was open.
 
     Args:
         opening: opens it.
@@ -215,7 +215,7 @@ async def _serve(
 
 
 def _go_first() -> None:
-    """Have the event loop wake at once, and threads that compute for it go behind it."""
+    """Give the event loop priority over threads that compute for it."""
     wake_sooner()
     asyncio.get_running_loop().set_default_executor(
         ThreadPoolExecutor(None, "armory", lower_priority)
@@ -254,7 +254,7 @@ async def _serve_stdio(
 
 
 def _user_of_environment(loaded: Loaded, announcer: Announcer) -> Principal:
-    """Whom a variable says that the client works for; nobody in particular where none does."""
+    """The principal that an environment variable names; anonymous if none does."""
     for variable in _USER_VARIABLES:
         if user := os.environ.get(variable):
             if not loaded.config.accounts.enabled:
@@ -298,7 +298,7 @@ async def _say_ready(running: _Running, announcer: Announcer) -> None:
 
 
 async def _watch(watched: ConfigWatch, reload: asyncio.Event) -> None:
-    """Ask for a reload whenever the file has changed."""
+    """Request a reload whenever the file has changed."""
     while True:
         await watched.changed()
         reload.set()

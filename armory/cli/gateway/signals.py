@@ -1,4 +1,4 @@
-"""What signals ask of `armory serve`, from its first moment to its last.
+"""Signals of `armory serve`, from its first moment to its last.
 
 Owns: noting them before there is an event loop, taking them in it, and giving up a start that is to
 end. Never imports a room but `tasks`, nor what a gateway is made of until one was loaded.
@@ -20,9 +20,9 @@ _INTERRUPTED = 130
 
 
 class Signals:
-    """What signals have asked of this process since this was made, in its main thread.
+    """Signals that this process has received since this was made, in its main thread.
 
-    SIGHUP by itself would end a process that has not come to its event loop yet.
+    By default SIGHUP would end a process that is still starting.
 
     Attributes:
         stop: set when it is to end.
@@ -37,7 +37,7 @@ class Signals:
         self.reload.set()
 
     def take(self) -> None:
-        """Take signals in the event loop that runs."""
+        """Handle signals in the running event loop."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self.stop.set)
         loop.add_signal_handler(signal.SIGINT, self._interrupted)
@@ -52,7 +52,7 @@ class Signals:
         self.stop.set()
 
     async def unless_stopped(self, work: Awaitable[_T]) -> _T | None:
-        """What `work` gives; None: it is given up, since the process is to end."""
+        """The result of `work`; None: it was cancelled because the process is to stop."""
         task = asyncio.current_task()
         assert task is not None
         watching = start(self.stop.wait(), "wait for a signal")

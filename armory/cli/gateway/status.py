@@ -28,10 +28,10 @@ _STATES = {"ready": "green", "connecting": "yellow", "login_required": "yellow",
 def status(url: str | None, token: str | None, as_json: bool) -> None:
     """What runs, what is down, and why.
 
-    Asks the gateways that run on this machine, or the one at --url, whose details are for tokens
-    with the scope `admin`. Ends with 1 where a gateway is not ready, or refuses the token. In a
-    pipe each upstream is one line: gateway, name, state, tools and reason, separated by tabs; so is
-    whatever else is not ready, without a name.
+    Asks the gateways that run on this machine, or the one at --url, which shows details to tokens
+    with the scope `admin`. Exits with 1 if a gateway is not ready, or refuses the token. In a pipe,
+    each upstream is one line of tab-separated fields: gateway, name, state, tools and reason;
+    whatever else is not ready is a line without a name.
     """
     found = [(gateway, gateway.get("/readyz", also=(503,))) for gateway in gateways(url, token)]
     if as_json:

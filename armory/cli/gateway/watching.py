@@ -1,4 +1,4 @@
-"""When the configuration file of a gateway has changed, or the `.env` beside it.
+"""Detects changes of a gateway's configuration file, and of the `.env` beside it.
 
 Owns: `ConfigWatch`. Never reads the files.
 """
@@ -22,7 +22,8 @@ _Stamp = tuple[int, ...]
 
 
 class ConfigWatch:
-    """Notices each change since it was made: made before the file is read, it misses none.
+    """Detects each change since it was made. Make it before reading the file, so that none is
+    missed.
 
     Args:
         path: of the file.
@@ -34,7 +35,7 @@ class ConfigWatch:
         self._missing_since: float | None = None
 
     async def changed(self) -> None:
-        """Wait for a change; returns when it is written."""
+        """Wait for a change; returns when the file is complete."""
         while True:
             await asyncio.sleep(WATCH_S)
             now = await asyncio.to_thread(_stamp, self._path)
@@ -52,7 +53,7 @@ class ConfigWatch:
                 return
 
     def _is_gone(self, now: float) -> bool:
-        """Whether the file is not there, and no longer being written; true once."""
+        """Whether the file has disappeared for good; true once."""
         if self._missing_since is None:
             self._missing_since = now
         if now - self._missing_since < GONE_S:
@@ -62,8 +63,8 @@ class ConfigWatch:
 
 
 def _stamp(path: Path) -> _Stamp | None:
-    """What tells that the file has changed; None: it is being written. `command > armory.yaml`
-    empties it first, which by itself would mean that there are no upstreams any more.
+    """A value that changes with the file; None: it is being written. `command > armory.yaml`
+    truncates it first, which must not count as a configuration without upstreams.
     """
     try:
         found = path.stat()

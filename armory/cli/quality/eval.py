@@ -67,11 +67,13 @@ def options_of(config: str | None) -> RetrievalOptions:
 @click.option("--embedder", metavar="MODEL", help="A model's name, or `none`: words only.")
 @click.option("--index", type=click.Choice(INDEXES), help="Vector store.")
 @click.option("--threshold", type=click.FloatRange(0, 1), help="Default: as configured.")
-@click.option("--limit", type=click.IntRange(1), help="At most so many queries, spread evenly.")
+@click.option("--limit", type=click.IntRange(1), help="Use at most N queries, evenly spread.")
 @click.option("--among", "others", metavar="DIR[:N]", help="Add (N of) another catalog's tools.")
 @click.option("--usage", metavar="FILE", help="JSON lines {query, tool}: past successful uses.")
-@click.option("--failures", type=click.IntRange(0), default=0, help="Show so many failures.")
-@click.option("--min", "gates", multiple=True, metavar="FIGURE=N", help="Exit 1 below; repeatable.")
+@click.option("--failures", type=click.IntRange(0), default=0, help="Show N failures.")
+@click.option(
+    "--min", "gates", multiple=True, metavar="FIGURE=N", help="Exit with 1 below; repeatable."
+)
 @click.option(
     "--config", metavar="FILE", help="Default: $ARMORY_CONFIG, else ./armory.yaml where it exists."
 )

@@ -54,7 +54,7 @@ def queries(
     config: str | None,
     as_json: bool,
 ) -> None:
-    """Write synthetic queries of every tool that has none; broken off, it goes on where it was.
+    """Write synthetic queries for every tool that has none. If interrupted, run it again to go on.
 
     The strategy `tool_rag.embedding_strategy: synthetic_queries` searches them.
     """

@@ -124,7 +124,7 @@ def _meta_tools(subject: _Subject, settings: GatewaySettings, *, cut: bool) -> l
     type=click.IntRange(min=1),
     default=_OWN_QUERIES,
     show_default=True,
-    help="At most so many queries.",
+    help="Use at most this many queries.",
 )
 @click.option(
     "--svg",

@@ -58,7 +58,7 @@ class AuditConfig(Block):
     """What is kept of the results of calls, prompts and resources: `"off"`: nothing; `hash`: the
     SHA-256 of their JSON as the upstream sent it (over REST, of the answer's body)."""
     retention_days: Count = _AUDIT.retention_days
-    """Rows of the database are deleted after so many days; files are left to `logrotate`."""
+    """Days after which rows in the database are deleted; files are left to `logrotate`."""
 
 
 class ActivityConfig(Block):

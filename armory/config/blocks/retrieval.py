@@ -48,7 +48,7 @@ class OpenAIConfig(Block):
     api_key: OptionalSecret = None
     """Key; without this line the variable OPENAI_API_KEY is used."""
     dimensions: Count | None = None
-    """Shorten vectors to so many dimensions, where the model can."""
+    """Number of dimensions to shorten vectors to, where the model can."""
 
 
 class QdrantConfig(Block):
@@ -63,7 +63,7 @@ class QdrantConfig(Block):
     collection: str = _QDRANT.collection
     """First part of the collections' names: 1 to 150 characters, none of `<>:"/\\|?*`."""
     unused_days: Annotated[float, Field(ge=1, allow_inf_nan=False)] | None = _QDRANT.unused_days
-    """What no gateway has used for so many days is deleted from the server; null: nothing is."""
+    """Days after which unused vectors are deleted from the server; null: never."""
     quantization: Quantization | None = _QDRANT.quantization
     """`int8`: a new collection is searched by one byte a component, its vectors are on disk."""
 
@@ -90,7 +90,7 @@ class ToolRagConfig(Block):
     openai: OpenAIConfig = Field(default_factory=OpenAIConfig)
     """For models of an OpenAI-compatible API."""
     embedding_strategy: Strategy = STRATEGY
-    """What of a tool is embedded."""
+    """Which texts of a tool are embedded."""
     similarity_threshold: Share = _LIMITS.threshold or 0.0
     """Tools from this score on are listed; 0.7 is stricter, 0.3 laxer."""
     threshold_on: ThresholdOn = _LIMITS.threshold_on
@@ -104,9 +104,9 @@ class ToolRagConfig(Block):
     miss_cost: Literal["auto"] | Annotated[float, Field(gt=0, allow_inf_nan=False)] = "auto"
     """How many superfluous tools are as bad as one that is missing."""
     min_tools: Annotated[int, Field(ge=0)] = _LIMITS.min_tools
-    """List at least so many, even below the threshold."""
+    """Number of tools to list at least, even below the threshold."""
     max_tools: Count = _LIMITS.max_tools
-    """List at most so many."""
+    """Number of tools to list at most."""
     token_budget: Count | None = _LIMITS.token_budget
     """Most tokens, at four bytes each, that pinned tools and those of a query may take together;
     what is pinned is listed whatever it takes, and meta-tools are listed beside it.

@@ -41,62 +41,61 @@ def _one_address(host: str) -> str:
 
 
 class LimitsConfig(Block):
-    """What one gateway takes before it says no."""
+    """Limits of what clients and upstreams can make the gateway hold."""
 
     body_bytes: Count = _HTTP.body_bytes
     """Largest request body, in bytes."""
     header_bytes: Annotated[int, Field(ge=1_024)] = _LISTEN.header_bytes
     """Longest request line, and longest single header, in bytes (a query may stand in one)."""
     connections: Count | None = _LISTEN.connections
-    """Connections of clients at once; null: three quarters of the descriptors that the process may
-    have, at most 16,384. With more, those that wait for their clients are closed; with none of
-    these, only health is answered."""
+    """Client connections at once; null: three quarters of the file descriptors of the process, at
+    most 16,384. When all are in use, idle ones are closed; if none is idle, only health checks are
+    answered."""
     header_timeout_s: Seconds = _LISTEN.header_timeout_s
-    """A client that has not sent the whole header of a request within so many seconds is cut
-    off."""
+    """Seconds within which a client must send the whole header of a request; else its connection
+    is closed."""
     body_timeout_s: Seconds = _LISTEN.body_timeout_s
-    """A client that has not sent the whole body of a request so many seconds after its header is
-    cut off."""
+    """Seconds after the header within which a client must send the whole body; else its connection
+    is closed."""
     keepalive_timeout_s: Seconds = _LISTEN.keepalive_timeout_s
-    """A connection that waits so long for its next request is closed; longer than proxies do."""
+    """Seconds that a connection may wait for its next request; longer than proxies keep theirs."""
     write_timeout_s: Seconds = _LISTEN.write_timeout_s
-    """A client that takes longer to read 64 KiB of what waits for it is cut off."""
+    """Seconds within which a client must read 64 KiB of what waits for it; else it is closed."""
     unread_bytes: Count = _LISTEN.unread_bytes
-    """Answers that wait for their clients to read them, in bytes and in all; with more, the client
-    that lags longest is cut off."""
+    """Bytes of all answers that clients have not read yet. Beyond it, of the caller for whom most
+    is held, the connection that lags longest is closed."""
     arriving_bytes: Count = _LISTEN.arriving_bytes
-    """What came of requests and is not whole or not looked through yet, in bytes and in all, where
-    it is more than 8 KiB of one client; with more, one of the caller for whom most is held is cut
-    off."""
+    """Bytes of all requests that are incomplete or not processed yet, counted from 8 KiB a
+    connection on. Beyond it, a connection of the caller for whom most is held is closed."""
     json_depth: Annotated[int, Field(ge=8, le=512)] = _HTTP.json_depth
     """How deep the JSON of a client's message, or of a REST body, may be nested."""
     stdio_line_bytes: Count = _SPEC.message_bytes
     """Largest message of an upstream, in bytes, on every transport."""
     inflow_bytes: Count = INFLOW_BYTES
-    """Answers of upstreams that are not whole yet, in bytes and in all; with more, the upstream
-    that has sent most of that loses the answer that has been under way longest."""
+    """Bytes of all answers of upstreams that are incomplete. Beyond it, of the upstream that has
+    sent most of them, the answer that has been under way longest is dropped."""
     outflow_bytes: Count = OUTFLOW_BYTES
-    """Large calls (of 256 KiB and more) that upstreams have not answered, in bytes and in all; half
-    of that for one caller or one upstream. Further ones are refused."""
+    """Bytes of all large calls (256 KiB and more) that upstreams have not answered; half of it for
+    one caller or one upstream. Further ones are refused."""
     concurrent_starts: Count = CONCURRENT_STARTS
-    """Processes of upstreams that start, or are installed, at once; the others wait for their turn.
-    One that does nothing for half a minute lets the next begin. Those of single callers never
+    """Upstream processes that start, or are installed, at once; the others wait in line. One that
+    does nothing for half a minute lets the next begin. Processes for single callers do not
     wait."""
     list_entries: Count = _SPEC.list_entries
     """Tools of one upstream, and likewise prompts, resources and templates."""
     list_bytes: Count = _SPEC.list_bytes
-    """What the lists of one upstream may take in memory together, as estimated: their JSON, and 64
-    bytes for each value in it."""
+    """Memory that all lists of one upstream may take, as estimated: their JSON, and 64 bytes for
+    each value in it."""
     batch_items: Count = _HTTP.batch_items
     """Messages in one batch (only revision 2025-03-26 has batches)."""
     batch_answer_bytes: Count = _HTTP.batch_answer_bytes
-    """What one batch is answered, in bytes; requests beyond it get an error each."""
+    """Bytes of the answers to one batch; each request beyond it gets an error."""
     sessions: Count = _HTTP.sessions
     """Client sessions at once."""
     sessions_per_principal: Count = _HTTP.sessions_per_principal
     """Client sessions of one caller at once."""
     session_idle_s: Seconds = _HTTP.session_idle_s
-    """A client session that nobody used for so many seconds is ended."""
+    """Seconds without use after which a client session is ended."""
     streams: Count = _HTTP.streams
     """Open event streams at once."""
     streams_per_principal: Count = _HTTP.streams_per_principal
@@ -112,9 +111,9 @@ class LimitsConfig(Block):
     searches: Count = SEARCHES
     """Searches that run or wait at once; one more is refused."""
     searches_per_principal: Count = SEARCHES_PER_CALLER
-    """Searches of one caller that run or wait at once; callers that wait get room in turn."""
+    """Searches of one caller that run or wait at once; waiting callers are admitted in turn."""
     tasks_per_principal: Count = TASKS_PER_PRINCIPAL
-    """Tasks of one caller that the gateway remembers; a call that may make one more is refused."""
+    """Tasks of one caller that the gateway remembers; a call that may create more is refused."""
     parked_interactions: Count = _HTTP.parked
     """Calls that may wait for a client's answer at once."""
     parked_per_principal: Count = _HTTP.parked_per_principal
@@ -149,18 +148,18 @@ class ServerConfig(Block):
     trusted_proxies: Texts = Field(default_factory=list[str])
     """Addresses or networks whose X-Forwarded-* headers count."""
     limits: LimitsConfig = Field(default_factory=LimitsConfig)
-    """What it takes before it says no."""
+    """Limits of what clients and upstreams can make the gateway hold."""
     drain_timeout_s: Seconds = _LISTEN.drain_timeout_s
     """How long calls in flight may go on after SIGTERM, in seconds."""
     drain_delay_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
-    """How long SIGTERM leaves everything open, in seconds: `/readyz` says no and connections are
-    closed after each answer, so that a balancer sends no more."""
+    """Seconds after SIGTERM during which everything is still served: `/readyz` says no, and each
+    connection is closed after its answer, so that load balancers look elsewhere."""
     readiness: ReadyWhen = "gateway"
     """When `/readyz` says yes: `gateway`: it can answer; `any`, `all`: upstreams are there, too."""
     metrics: MetricsConfig = Field(default_factory=MetricsConfig)
     """Where `/metrics` is served."""
     event_loop: EventLoop = "auto"
-    """What runs everything: `uvloop`, which is faster and comes along with CPython; `asyncio`,
+    """The event loop: `uvloop`, which is faster (installed with Armory on CPython); `asyncio`,
     Python's own; `auto`: uvloop where it is installed."""
     experimental: list[Experimental] = Field(default_factory=list[Experimental])
     """Drafts of the protocol that are served: `filter` (`params.filter` of list requests), `groups`
@@ -169,5 +168,5 @@ class ServerConfig(Block):
     console: bool = True
     """Whether `/console` is served, and `/` sends a browser there."""
     config_editing: bool = False
-    """Whether administrators may replace this file in the console and over REST; who may do that
-    may run any program as the gateway."""
+    """Whether administrators may replace this file in the console and over REST. Whoever may do
+    that can run any program as the gateway."""

@@ -74,7 +74,7 @@ class BreakerConfig(Block):
     """When an upstream that keeps failing is left alone for a while."""
 
     failures: Count = _SPEC.breaker_failures
-    """So many failures in a row open the breaker; calls then fail at once."""
+    """Failures in a row that open the breaker; calls then fail at once."""
     open_s: Seconds = _SPEC.breaker_open_s
     """Seconds until one call may try again."""
 
@@ -100,7 +100,7 @@ class AuthConfig(Block):
     audience_client_secret: OptionalSecret = None
     """The secret of `audience_client_id`; null: a public client."""
     subject_token: SubjectToken = _EXCHANGE.subject_token
-    """What callers come with (`token_exchange`, `jwt_bearer`)."""
+    """Type of the token that callers bring (`token_exchange`, `jwt_bearer`)."""
     client_id: OptionalText = None
     """The gateway's client id at the authorization server or, with `token_exchange` and
     `jwt_bearer`, at the identity provider. null, with `authorization_code`: it registers itself."""
@@ -180,12 +180,12 @@ class UpstreamConfig(Block):
     `auto`: its own where `${principal}` occurs and the server says that its lists are private,
     else what the server lists for clients that declare as much; see docs/sessions.md."""
     idle_timeout_s: Seconds = _SPEC.idle_timeout_s
-    """An unused session or process is ended after so many seconds."""
+    """Seconds after which an unused session or process is ended."""
     connect_timeout_s: Seconds = _SPEC.connect_timeout_s
     """Deadline of each step of connecting, in seconds."""
     start_timeout_s: Seconds = _SPEC.start_timeout_s
-    """How long a start that may install something (npx, uvx, docker run ...) may take, in seconds;
-    where it is given, every start of this server. A launcher that works is not ended even then."""
+    """Seconds that a start may take where a launcher (npx, uvx, docker run ...) may install the
+    server first; if set explicitly, any start. A launcher that makes progress may take longer."""
     call_timeout_s: Seconds = _SPEC.call_timeout_s
     """Deadline of one call, in seconds."""
     health_interval_s: Seconds = _SPEC.health_interval_s
@@ -206,4 +206,4 @@ class UpstreamConfig(Block):
     breaker: BreakerConfig = Field(default_factory=BreakerConfig)
     """When an upstream that fails is left alone for a while."""
     result_format: ResultFormat = "json"
-    """`toon`: text results are re-written compactly where that is smaller."""
+    """`toon`: JSON in text results becomes TOON where that is smaller."""

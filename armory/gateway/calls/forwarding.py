@@ -1,4 +1,4 @@
-"""One request to one upstream, its answer in the client's names.
+"""Forwards one request to one upstream, and maps its answer to the client's names.
 
 Owns: `Forwarder`, for everything but tools/call, and `located`, whose a URI is. Never imports a
 transport.
@@ -81,7 +81,7 @@ class Forwarder:
         return await self._answers.exposed(context, server, reply)
 
     async def located(self, context: RequestContext, uri: str) -> tuple[str, str]:
-        """As `located`; where nothing is there, that counts against the caller's rate.
+        """As the function `located`; an unknown URI counts against the caller's rate.
 
         Raises:
             RateLimited: not now.
@@ -104,14 +104,14 @@ class Forwarder:
 
 
 def place_of(context: RequestContext, uri: str) -> tuple[str, str] | None:
-    """(server, original URI) of a URI as the client knows it; None: nothing there for it."""
+    """(server, original URI) of a URI as the client knows it; None: unknown to this caller."""
     endpoint = context.endpoint
     place = (endpoint.name, uri) if endpoint.transparent else split_uri(uri)
     return place if place is not None and context.view.may_read(context, *place) else None
 
 
 def located(pool: Pool, context: RequestContext, uri: str) -> tuple[str, str]:
-    """As `place_of`, of a URI that has to be one.
+    """As `place_of`, but an unknown URI is an error.
 
     Raises:
         RpcError: nothing there for this caller.
@@ -129,6 +129,6 @@ def located(pool: Pool, context: RequestContext, uri: str) -> tuple[str, str]:
 
 
 def unknown_resource(context: RequestContext, uri: str) -> RpcError:
-    """The answer for a resource that is not there, in the client's era."""
+    """The error for an unknown resource, in the client's era."""
     code = RESOURCE_NOT_FOUND if context.era == "legacy" else INVALID_PARAMS
     return RpcError(code, f"unknown resource: {uri[:200]}", {"uri": uri})

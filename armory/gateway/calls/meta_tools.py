@@ -1,4 +1,4 @@
-"""Calls of `search_tools` and `find_tools`.
+"""Answers calls of `search_tools` and `find_tools`.
 
 Owns: `MetaTools`: answering them, and letting what they found enter a session's list. Never imports
 a chat library or retrieval.
@@ -38,7 +38,7 @@ _DEFAULT_TOP_K = 10
 
 
 class MetaTools:
-    """The tools that Armory adds, as far as it answers them itself.
+    """Answers calls of the gateway's own tools.
 
     Args:
         lists: search what a caller sees.
@@ -167,7 +167,7 @@ class MetaTools:
         return _without_skills(context, found, most)
 
     def _reveal(self, context: RequestContext, names: Iterable[str]) -> None:
-        """Let tools that a legacy session searched for enter its list."""
+        """Add the tools that a legacy session searched for to its list."""
         session = context.session
         if session is None or context.view.settings.reveal != "session":
             return
@@ -194,7 +194,7 @@ def _tools_among(context: RequestContext, query: Query) -> int:
 def _without_skills(
     context: RequestContext, found: Selection, most: int
 ) -> tuple[Selection, tuple[Match, ...]]:
-    """What was found, the tools apart from the skills, at most so many of each."""
+    """What was found, split into tools and skills, at most `most` of each."""
     known = context.view.catalog.skills
     tools = tuple(match for match in found.matches if match.tool.name not in known)
     skills = tuple(match for match in found.matches if match.tool.name in known)
@@ -203,7 +203,7 @@ def _without_skills(
 
 
 def _servers(context: RequestContext) -> tuple[list[dict[str, Any]], int]:
-    """The servers of which the caller may call anything, with what they are for."""
+    """The servers with tools that the caller may call, and what each is for."""
     view = context.view
     visible, tables = view.visible(context), view.tables
     names = visible.tools.names - tables.apps
@@ -212,7 +212,9 @@ def _servers(context: RequestContext) -> tuple[list[dict[str, Any]], int]:
 
 
 def _missing(context: RequestContext, servers: Set[str] | None) -> list[str]:
-    """Those of some servers of which the caller may call nothing, whether they are there or not."""
+    """Those of the given servers of which the caller may call nothing, whether they
+    exist or not.
+    """
     if servers is None:
         return []
     view = context.view

@@ -1,4 +1,4 @@
-"""`Mcp-Param-*` headers toward an upstream, made anew from the body.
+"""`Mcp-Param-*` headers toward an upstream, computed from the body.
 
 Owns: which argument goes into which header. Never imports a transport.
 """
@@ -14,7 +14,7 @@ from armory.protocol.rawjson import values_at
 
 
 def mirrored_headers(declared: Declared, params: Mapping[str, Raw]) -> Mapping[str, str]:
-    """The headers that mirror the call's arguments; absent and null ones have none."""
+    """The headers that mirror the call's arguments; none for absent and null ones."""
     if not declared:
         return {}
     headers: dict[str, str] = {}

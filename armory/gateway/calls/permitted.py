@@ -1,4 +1,4 @@
-"""Whether policy, as it is by now, permits what a request asks for.
+"""Whether policy still permits a request that is already in progress.
 
 Owns: that question, for a call that began before: what is not listed any more may go on. Never
 imports a transport.
@@ -18,7 +18,7 @@ from armory.protocol.rawjson import members_or_none, text_of
 
 
 def is_permitted(context: RequestContext, method: str, params: Mapping[str, Raw]) -> bool:
-    """Whether the caller may use the tool, prompt or resource that is named."""
+    """Whether the caller may use the tool, prompt or resource that the request names."""
     policy, endpoint = context.view.policy, context.endpoint
     if method == "resources/read":
         uri = text_of(params, "uri") or ""
@@ -35,7 +35,7 @@ def is_permitted(context: RequestContext, method: str, params: Mapping[str, Raw]
 
 
 def _record(context: RequestContext, method: str, name: str) -> ToolRecord | ListedRecord | None:
-    """What is called so where it was asked for; None: it is not listed any more."""
+    """The record of that name in the request's view; None: it is not listed any more."""
     view, prompts = context.view, method == "prompts/get"
     if context.endpoint.transparent:
         return (view.prompt_at if prompts else view.tool_at)(context.endpoint.name, name)

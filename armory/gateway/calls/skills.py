@@ -25,7 +25,7 @@ DIRECTORY = "resources/directory/read"
 
 
 class Skills:
-    """Serves the skills of upstreams, where any offers them.
+    """Serves the skills of upstreams, where any upstream offers some.
 
     Args:
         forwarder: sends requests to them.
@@ -45,7 +45,7 @@ class Skills:
         return await list_entries(LIST, context, params)
 
     async def get(self, context: RequestContext, params: dict[str, Raw]) -> Reply:
-        """Answer `skills/get`, from the upstream: listed or not, the entry is as it is by now.
+        """Answer `skills/get` from the upstream, so that the entry is current.
 
         Raises:
             RpcError: no such skill for this caller; no upstream offers skills.

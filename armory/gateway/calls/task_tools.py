@@ -1,4 +1,4 @@
-"""Tools of 2025-11-25 upstreams that must be called as tasks, called as plain tools.
+"""Plain calls of tools whose 2025-11-25 upstreams require a task.
 
 Owns: creating the task, waiting for it, fetching its result, cancelling it. Never imports a
 transport.
@@ -36,7 +36,7 @@ def needs_task(record: ToolRecord, params: Params) -> bool:
 
 
 async def drive(server: str, params: Params, send: Send) -> Reply:
-    """Call such a tool and wait for what comes of it.
+    """Call such a tool as a task, and wait for its result.
 
     Args:
         server: the upstream, for messages.
@@ -76,7 +76,7 @@ async def drive(server: str, params: Params, send: Send) -> Reply:
 
 
 async def _cancelled(send: Send, named: Params) -> None:
-    """Have a task cancelled, where its server can be told: the call has ended in either case."""
+    """Cancel a task, if its server can be reached; the call has ended in either case."""
     with suppress(ArmoryError, TimeoutError):
         async with asyncio.timeout(_CANCEL_S):
             await send("tasks/cancel", dict(named))

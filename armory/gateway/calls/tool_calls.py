@@ -140,8 +140,8 @@ class ToolCalls:
     def _meant_for(
         self, server: str, context: RequestContext, params: dict[str, Raw]
     ) -> dict[str, Raw]:
-        """The parameters as a server may have them: a modern call cannot ask for a task, and its
-        client would not know one of the handshake era.
+        """The parameters as the server's era allows them: a modern call cannot ask for a task, and
+        its client would not understand a handshake-era task.
         """
         modern = context.era == "modern"
         if "task" in params and modern and self._pool.era(server) == "legacy":
@@ -233,8 +233,8 @@ class ToolCalls:
     async def _again(
         self, context: RequestContext, record: ToolRecord, params: dict[str, Raw], refused: Reply
     ) -> Reply:
-        """The upstream refused our headers: perhaps its tool has changed. List again, and try once
-        more where other headers come of it; else its refusal is the answer.
+        """The upstream refused our headers, perhaps because the tool has changed: list again, and
+        retry once if the headers differ then; else its refusal is the answer.
         """
         before = mirrored_headers(context.view.headers_of(record), params)
         context = await self._renewed(context, record.server)
@@ -256,9 +256,10 @@ class ToolCalls:
 
 
 def _login_at(context: RequestContext, name: str) -> str | None:
-    """The upstream whose `log_in` a call names; None: it is another call.
+    """The upstream whose `log_in` tool a call names; None: it is another call.
 
-    A retry counts even when the tool is not listed any more, because the login came meanwhile.
+    A retry counts even when the tool is not listed any more because the login was completed
+    meanwhile.
     """
     endpoint = context.endpoint
     if endpoint.transparent:
@@ -277,7 +278,7 @@ def _login(context: RequestContext) -> Call:
 
 
 def _refuses_headers(reply: Reply, params: Mapping[str, Raw]) -> bool:
-    """Whether the upstream refused the headers of a first call; a retry had the same ones."""
+    """Whether the upstream refused the headers of a first attempt; a retry has the same ones."""
     if reply.error is None or code_of(reply.error) != HEADER_MISMATCH:
         return False
     return "inputResponses" not in params and "requestState" not in params

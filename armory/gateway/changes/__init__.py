@@ -1,1 +1,1 @@
-"""What upstreams say outside requests, and who listens."""
+"""Notifications of upstreams, and the clients that listen for them."""

@@ -1,4 +1,4 @@
-"""Announcements that lists changed: passed on at once, repeated ones at most every 50 ms.
+"""Debounces announcements of changed lists: the first passes at once, repeats at most every 50 ms.
 
 Owns: `Announcements`. Never imports the pool or a transport.
 """
@@ -16,7 +16,7 @@ _Key = tuple[str, str, str]
 
 
 class Announcements:
-    """Passes on the first announcement, and of those that follow within `AGAIN_S` the last.
+    """Passes on the first announcement and, of those within `AGAIN_S` after it, the last.
 
     Args:
         tell: is given what is passed on; on the event loop.
@@ -28,7 +28,7 @@ class Announcements:
         self._last: dict[_Key, Notified] = {}
 
     def take(self, event: Notified) -> None:
-        """An upstream said that lists changed; on the event loop."""
+        """An upstream announced that lists changed; call on the event loop."""
         key = event.server, event.owner, event.method
         if key in self._timers:
             self._last[key] = event
@@ -48,7 +48,7 @@ class Announcements:
             self._tell(event)
 
     def close(self) -> None:
-        """Drop the announcements that wait for their turn."""
+        """Drop pending announcements."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()

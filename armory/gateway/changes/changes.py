@@ -1,5 +1,4 @@
-"""Who must hear of what changed: lists that differ for a client, resources that it watches, news of
-its tasks.
+"""Decides which clients are notified: of changed lists, of watched resources, of their tasks.
 
 Owns: `Changes`, the hub between upstream notifications and listening clients. Never imports a
 transport.
@@ -45,7 +44,7 @@ _LEVELS, _LONGEST = 32, 8_192
 
 
 class Changes:
-    """The hub between upstream news and listening clients.
+    """The hub between notifications of upstreams and listening clients.
 
     Args:
         pool: the upstream sessions.
@@ -91,14 +90,14 @@ class Changes:
         return len(self._subscriptions)
 
     def add(self, subscription: Subscription) -> None:
-        """Let a client listen."""
+        """Register a listening client."""
         self._subscriptions.add(subscription)
         self._by_principal.setdefault(subscription.principal.key, set()).add(subscription)
         if subscription.endpoint.transparent:
             self._direct.add(subscription)
 
     async def remove(self, subscription: Subscription) -> None:
-        """Let a client go, with the resources that it watched."""
+        """Unregister a client, with the resources that it watched."""
         self._subscriptions.discard(subscription)
         self._direct.discard(subscription)
         principal = subscription.principal.key
@@ -110,7 +109,7 @@ class Changes:
         await self.resources.remove_all(subscription)
 
     async def close(self) -> None:
-        """Cancel every task, and wait until it has ended."""
+        """Cancel every task, and wait for it."""
         self._rounds.close()
         await self._waiting.stop()
         await self.task_streams.close()
@@ -119,7 +118,7 @@ class Changes:
     # -- lists -------------------------------------------------------------------------------
 
     def view_swapped(self, difference: ViewDifference) -> None:
-        """Tell everybody whose visible set differs between two views, once per list."""
+        """Notify all clients whose visible set differs between two views, once per list."""
 
         def tell(subscription: Subscription) -> None:
             if subscription in self._subscriptions:  # still
@@ -130,7 +129,7 @@ class Changes:
             self._rounds.begin(self._subscriptions, tell)
 
     def tell_owner(self, server: str, owner: str, methods: frozenset[str]) -> None:
-        """Tell the clients of one upstream session that its lists differ for them.
+        """Notify the clients of one upstream session that its lists differ for them.
 
         Args:
             server: the upstream.
@@ -142,7 +141,8 @@ class Changes:
                 subscription.tell_lists(methods)
 
     def tell_alike(self, server: str, answers: int, methods: frozenset[str]) -> None:
-        """Tell the clients that answer the same questions that an upstream's lists differ for them.
+        """Notify the clients with the same client capabilities that an upstream's lists differ for
+        them.
 
         Args:
             server: the upstream.
@@ -156,13 +156,13 @@ class Changes:
                 subscription.tell_lists(methods)
 
     def tell_session(self, session: str, method: str) -> None:
-        """Tell one legacy session alone."""
+        """Notify one legacy session."""
         for subscription in self._subscriptions:
             if subscription.session == session:
                 subscription.tell_lists(frozenset((method,)))
 
     def tell_user(self, user: str) -> None:
-        """Tell every client of one user that its lists differ: its packs changed."""
+        """Notify all clients of one user that its lists differ, since its packs changed."""
         for subscription in list(self._subscriptions):
             if subscription.principal.user == user:
                 subscription.tell_lists(frozenset(LISTS_CHANGED))
@@ -170,10 +170,10 @@ class Changes:
     # -- from upstream -----------------------------------------------------------------------
 
     def on_notification(self, event: Notified) -> None:
-        """What an upstream says outside any request.
+        """Handle a notification of an upstream that belongs to no request.
 
-        List changes are the supervisor's; for who talks to the upstream directly they pass, also
-        where nothing differs.
+        The supervisor handles list changes. For clients of the upstream's own endpoint they pass in
+        any case, even where nothing differs.
         """
         if event.method in LISTS_CHANGED:
             self._lists_announced(event)
@@ -260,7 +260,7 @@ class Changes:
             self._spread(event, maker)
 
     def _spread(self, event: Notified, maker: str | None = None, *, unknown: bool = False) -> None:
-        """Tell those whom one upstream session serves.
+        """Notify the clients that one upstream session serves.
 
         Args:
             event: what it said.
@@ -296,13 +296,13 @@ class Changes:
             self._rounds.begin(self._behind(event.owner), tell)
 
     def _behind(self, owner: str) -> Iterable[Subscription]:
-        """Those whom an upstream session with this key (`Pool.key`) may serve."""
+        """The clients that an upstream session with this key (`Pool.key`) may serve."""
         if not owner:
             return self._subscriptions
         return self._by_principal.get(owner) or self._by_principal.get(principal_of(owner), ())
 
     def _serves(self, server: str, owner: str, subscription: Subscription) -> bool:
-        """Whether a client is served by one upstream session."""
+        """Whether one upstream session serves a client."""
         try:
             return self._pool.key(server, subscription.owner) == owner
         except UpstreamUnavailable:  # removed from the configuration, while its calls finish
@@ -310,13 +310,13 @@ class Changes:
 
 
 def _may_list(subscription: Subscription, server: str) -> bool:
-    """Whether an endpoint may show anything of a server: all of it, or tools that it names."""
+    """Whether an endpoint may show anything of a server: the whole server, or tools by name."""
     scope = subscription.endpoint.scope
     return scope.has_server(server) or scope.tools is not None
 
 
 def _above(uri: str) -> list[str]:
-    """The URIs that this may be a sub-resource of: up to each slash, with it and without."""
+    """The URIs of which this one may be a sub-resource: its prefixes up to each slash."""
     above: list[str] = []
     end = min(len(uri), _LONGEST)
     while len(above) < 2 * _LEVELS and (end := uri.rfind("/", 0, end)) > 0:
@@ -325,7 +325,7 @@ def _above(uri: str) -> list[str]:
 
 
 def _task_in(params: Params) -> str | None:
-    """The task that a notification is about."""
+    """The id of the task that a notification is about."""
     if "taskId" in params:
         return text_of(params, "taskId") or ""
     related = members_or_none((members_or_none(params.get("_meta")) or {}).get(RELATED_TASK))

@@ -36,7 +36,7 @@ _OF_LISTINGS = attrgetter(
 
 
 class ViewDifference:
-    """What changes for whom when one view takes the place of another.
+    """The difference between two consecutive views, by caller.
 
     Args:
         old, new: the views.
@@ -64,7 +64,7 @@ class ViewDifference:
         return old.policy is not new.policy or old.settings is not new.settings
 
     def lists_changed(self, principal: Principal, endpoint: Endpoint) -> frozenset[str]:
-        """The list-changed notifications that a caller at an endpoint is due."""
+        """The list-changed notifications that a caller at an endpoint should get."""
         old, new = self.old.policy, self.new.policy
         key = (new.profile(principal), old.profile(principal), endpoint.scope.key)
         changed = self._known.get(key)
@@ -107,13 +107,15 @@ class ViewDifference:
 
 
 def _listing(view: View, endpoint: Endpoint) -> object:
-    """What decides which of the visible tools are listed at an endpoint."""
+    """The values that decide which visible tools an endpoint lists."""
     settings = view.settings
     grouped = GROUPS in settings.experimental
     return _OF_LISTINGS(settings), grouped, view.set_spec(endpoint)
 
 
 def _scope(view: View, endpoint: Endpoint) -> Scope:
-    """What the endpoint shows in a view: a set may be another one, or be gone."""
+    """The part of the catalog that the endpoint shows in a view; a set may have changed, or be
+    gone.
+    """
     now = view.endpoint(endpoint.kind, endpoint.name)
     return now.scope if now is not None else endpoint.scope

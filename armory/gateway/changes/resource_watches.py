@@ -39,7 +39,7 @@ _Key = tuple[str, str]
 
 
 class ResourceWatches:
-    """Who watches what behind which upstream session.
+    """The watched resources of each upstream session, and who watches them.
 
     Args:
         pool: the upstream sessions.
@@ -56,7 +56,7 @@ class ResourceWatches:
         self._tasks = Tasks()
 
     def __len__(self) -> int:
-        """How many upstream sessions are asked for updates."""
+        """How many upstream sessions have watched resources."""
         return len(self._watched)
 
     def watchers(self, server: str, session: str, uris: Iterable[str]) -> set[Subscription]:
@@ -65,11 +65,11 @@ class ResourceWatches:
         return set[Subscription]().union(*(watched.get(uri, ()) for uri in uris))
 
     def all_watchers(self, server: str, session: str) -> set[Subscription]:
-        """The clients behind an upstream session that watch any."""
+        """The clients behind an upstream session that watch any resource."""
         return set[Subscription]().union(*self._watched.get((server, session), {}).values())
 
     async def add(self, subscription: Subscription, server: str, uri: str) -> None:
-        """Let a client hear of updates of one resource; twice is once.
+        """Subscribe a client to one resource; idempotent.
 
         Raises:
             InvalidRequest: it watches too many, this one's URI is too long, or all that are
@@ -104,7 +104,7 @@ class ResourceWatches:
         self._all_chars += size
 
     def _drop(self, subscription: Subscription, server: str, uri: str) -> None:
-        """A client watches one no more."""
+        """Record that a client stopped watching a resource."""
         if (server, uri) not in subscription.uris:
             return
         subscription.uris.discard((server, uri))
@@ -114,7 +114,7 @@ class ResourceWatches:
         self._count.give_back(person)
 
     async def remove(self, subscription: Subscription, server: str, uri: str) -> None:
-        """The reverse; nothing where there was no subscription.
+        """Unsubscribe a client from one resource; does nothing where there is no subscription.
 
         Raises:
             Refused: the upstream said no; the client hears nothing of it all the same.
@@ -130,10 +130,9 @@ class ResourceWatches:
                 await self._pool.set_subscriptions(server, owner, watched)
 
     async def remove_all(self, subscription: Subscription) -> None:
-        """A client is gone, with everything that it watched.
+        """Unsubscribe a client that is gone from everything.
 
-        Upstreams are told once each. Those that do not answer soon keep nobody waiting: a task
-        waits for them.
+        Each upstream is told once, in a task, so that slow ones keep nobody waiting.
         """
         owner = subscription.owner
         places: dict[str, list[str]] = {}
@@ -154,7 +153,7 @@ class ResourceWatches:
             await asyncio.wait(untold, timeout=_LEAVING_S)
 
     async def _tell(self, key: _Key, owner: Owner) -> None:
-        """Have a session report what is watched there now."""
+        """Send the session its current subscriptions."""
         server = key[0]
         try:
             async with asyncio.timeout(_TELLING_S), self._lock(key):
@@ -164,7 +163,7 @@ class ResourceWatches:
             _log.info("unsubscribe_failed", upstream=server, error=str(error) or "no answer")
 
     def replaced(self, server: str) -> None:
-        """An upstream is gone, or has new sessions, which nobody has told yet what is watched."""
+        """An upstream is gone, or has new sessions, which have no subscriptions yet."""
         watching: set[Subscription] = set()
         for key in [key for key in self._watched if key[0] == server]:
             watching.update(*self._watched.pop(key).values())
@@ -175,7 +174,7 @@ class ResourceWatches:
             self._tasks.spawn(self._catch_up(server, watching), f"watch resources of {server}")
 
     async def close(self) -> None:
-        """Stop telling upstreams what is watched."""
+        """Cancel the tasks that update subscriptions."""
         await self._tasks.stop()
 
     async def _watch(self, subscription: Subscription, server: str, uri: str) -> None:
@@ -201,7 +200,7 @@ class ResourceWatches:
                 raise
 
     def _forget(self, key: _Key, uri: str, subscription: Subscription) -> bool:
-        """Whether it was the last one to watch that."""
+        """Remove a watcher; returns whether it was the resource's last."""
         watched = self._watched.get(key, {})
         watchers = watched.get(uri, set())
         if subscription not in watchers:
@@ -218,7 +217,8 @@ class ResourceWatches:
     async def _alone(
         self, server: str, owner: Owner, *, settled: bool = False
     ) -> AsyncGenerator[_Key]:
-        """While nobody else changes what the owner's session reports; the key of that session.
+        """Hold the lock of the owner's session, so that nobody else changes its subscriptions;
+        yields its key.
 
         Args:
             server: the upstream.
@@ -241,7 +241,7 @@ class ResourceWatches:
         return self._locks.setdefault(key, asyncio.Lock())
 
     async def _catch_up(self, server: str, behind: set[Subscription]) -> None:
-        """Tell the new sessions of an upstream what is watched there, until all of it is told."""
+        """Send the new sessions of an upstream their subscriptions, until all have them."""
         pause_s = _FIRST_PAUSE_S
         try:
             await asyncio.sleep(0)  # lets the gateway's own session start first: it may serve them

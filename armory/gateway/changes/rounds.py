@@ -1,4 +1,4 @@
-"""Going round those who listen, a millisecond at a time.
+"""Notifies many listeners in slices of a millisecond.
 
 Owns: `Rounds`. Never imports a transport.
 """
@@ -20,10 +20,10 @@ _WAITING = 64
 
 
 class Rounds:
-    """Goes round those who listen, one round after the other, in the order in which they began.
+    """Notifies all listeners, one round after the other, first in, first out.
 
-    Where they are few, all are told at once. With thousands of sessions a round takes 10 to 50 ms,
-    in which the event loop would answer nobody.
+    A few listeners are notified at once. With thousands of sessions a round takes 10 to 50 ms,
+    during which the event loop would answer nobody.
     """
 
     def __init__(self) -> None:
@@ -32,17 +32,17 @@ class Rounds:
 
     @property
     def too_many(self) -> bool:
-        """Whether so many wait that one which may be missed should not begin."""
+        """Whether so many rounds wait that an optional one should be dropped."""
         return len(self._waiting) >= _WAITING
 
     def begin(self, listening: Iterable[Subscription], tell: Tell) -> None:
-        """Have `tell` called with each of those who listen now."""
+        """Call `tell` with each current listener."""
         self._waiting.append(_each(tuple(listening), tell))
         if self._timer is None:
             self._go_on()
 
     def close(self) -> None:
-        """Tell nobody any more."""
+        """Drop all rounds."""
         self._waiting.clear()
         if self._timer is not None:
             self._timer.cancel()

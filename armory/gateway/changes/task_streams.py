@@ -1,4 +1,4 @@
-"""What modern upstreams say of the tasks that clients listen for.
+"""Status notifications of modern upstreams about the tasks that clients follow.
 
 Owns: `TaskStreams`: a `subscriptions/listen` at an upstream for each client that follows tasks of
 its own there, opened anew where it ends. Never imports a transport.
@@ -38,7 +38,7 @@ MayUse = Callable[[Subscription, str], bool]
 
 
 class TaskStreams:
-    """The streams of one gateway.
+    """All task streams of the gateway.
 
     Args:
         pool: the upstream sessions.
@@ -61,8 +61,7 @@ class TaskStreams:
         ids: Iterable[str],
         capabilities: Mapping[str, Any],
     ) -> frozenset[str]:
-        """Let a client hear of its tasks at an upstream; those of which the upstream says that it
-        reports them.
+        """Follow a client's tasks at an upstream; returns those that the upstream agreed to report.
 
         Args:
             subscription: the client.
@@ -88,12 +87,12 @@ class TaskStreams:
         return honoured
 
     async def leave(self, subscription: Subscription) -> None:
-        """A client listens no more."""
+        """A client stopped listening."""
         for stream in [one for one in self._open if one.subscription is subscription]:
             await stream.close()
 
     async def close(self) -> None:
-        """End all of them."""
+        """End all streams."""
         for stream in list(self._open):
             await stream.close()
 
@@ -102,7 +101,7 @@ class TaskStreams:
 
 
 class TaskStream:
-    """The tasks of one client at one upstream; the stream's own `ClientChannel`.
+    """A stream with the tasks of one client at one upstream; it is its own `ClientChannel`.
 
     Attributes:
         subscription: the client.
@@ -133,7 +132,7 @@ class TaskStream:
         self._tasks = Tasks()
 
     async def open(self, on_end: Callable[[TaskStream], None]) -> frozenset[str]:
-        """Listen; the tasks of which the upstream says that it reports them.
+        """Start listening; returns the tasks that the upstream agreed to report.
 
         Args:
             on_end: told when it has ended: all are over, nothing is reported, or it was closed.
@@ -148,13 +147,13 @@ class TaskStream:
         return self._honoured or frozenset()
 
     async def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         await stop(self._keeper, *self._tasks)
 
     # -- as a `ClientChannel` ------------------------------------------------------------------
 
     async def notify(self, method: str, params: Params) -> None:
-        """Take the acknowledgement, and news of a task."""
+        """Handle the acknowledgement, and status notifications of tasks."""
         if method == TASK:
             self._tell(params)
         elif method == ACKNOWLEDGED and self._honoured is None:
@@ -165,13 +164,13 @@ class TaskStream:
             self._tasks.spawn(self._catch_up(), f"tasks at {self._server}")
 
     async def ask(self, method: str, params: Params) -> Answer:
-        """Nobody is asked anything on such a stream."""
+        """Never answered: no client can be asked on such a stream."""
         raise ClientGone
 
     # -- the stream ----------------------------------------------------------------------------
 
     async def _keep(self) -> None:
-        """Listen until all of the tasks are over."""
+        """Listen until all tasks are over."""
         loop, failures = asyncio.get_running_loop(), 0
         try:
             while self._left:
@@ -211,7 +210,7 @@ class TaskStream:
         self._end_if_over()
 
     def _tell(self, params: Params) -> None:
-        """Tell the client, of tasks that it asked for."""
+        """Notify the client of tasks that it asked for."""
         id, subscription = text_of(params, "taskId"), self.subscription
         if id is None or id not in self._left:
             return

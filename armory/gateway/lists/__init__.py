@@ -1,1 +1,1 @@
-"""Listing what there is."""
+"""Answers to the listing methods."""

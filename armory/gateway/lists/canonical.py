@@ -1,4 +1,4 @@
-"""JSON in one form only (RFC 8785, section 3.2, keys by code point), so that it can be digested.
+"""Canonical JSON (RFC 8785, section 3.2, keys by code point), as input for digests.
 
 Owns: that form. Pure.
 """
@@ -15,7 +15,7 @@ _EXACT = 1 << 53
 
 
 def canonical(value: Any) -> str:
-    """A value that was parsed from JSON, as text."""
+    """A parsed JSON value as canonical text."""
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, Mapping):
@@ -29,7 +29,7 @@ def canonical(value: Any) -> str:
 
 
 def _number(value: float) -> str:
-    """A number as ECMAScript writes it: the fewest digits that say which double it is."""
+    """A number in ECMAScript's form: the fewest digits that identify the double."""
     if isinstance(value, int) and abs(value) <= _EXACT:
         return str(value)
     try:

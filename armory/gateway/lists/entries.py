@@ -51,7 +51,7 @@ async def list_entries(method: str, context: RequestContext, params: Mapping[str
 async def _wanted(
     records: Iterable[ListedRecord], kind: Kind, wanted: ListFilter
 ) -> list[ListedRecord]:
-    """The entries that a filter asks for; prompts have no URI to ask for."""
+    """The entries that match a filter; prompts have no URI to match."""
     found = list(records)
     if wanted.names is not None:
         names = {name for record in found if (name := _named(record, kind)) is not None}

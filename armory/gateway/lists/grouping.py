@@ -1,4 +1,4 @@
-"""Which groups of tools a caller has: one per server, set and pack, and those of upstreams.
+"""The groups of tools that a caller sees: per server, set and pack, and those of upstreams.
 
 Owns: what is in a group and what it is called. An upstream's own groups stand inside the group of
 their server, under names made of both. Never imports a transport.
@@ -57,10 +57,10 @@ class Group:
 
 
 def groups_of(context: RequestContext) -> Iterator[Group]:
-    """The groups of which a caller sees anything: servers, then sets, as they are configured, then
-    the caller's active packs; those inside others are not among them.
+    """The top-level groups that a caller sees: servers, then sets, in configuration order, then the
+    caller's active packs.
 
-    A pinned tool is in `tools/list` and therefore in no group; without another tool there is none.
+    A pinned tool is in `tools/list` and therefore in no group. A group without tools is left out.
     """
     view = context.view
     visible, catalog = view.visible(context), view.catalog
@@ -77,7 +77,7 @@ def groups_of(context: RequestContext) -> Iterator[Group]:
 
 
 def group_named(context: RequestContext, name: str) -> Group | None:
-    """A group, wherever it stands; None: there is none for this caller."""
+    """The group of that name at any level; None: there is none for this caller."""
     waiting = [*groups_of(context)]
     while waiting:
         group = waiting.pop()
@@ -102,7 +102,7 @@ def _of_server(view: View, key: str, lists: ServerLists, names: list[str]) -> Gr
 def _inside(
     server: str, groups: Iterable[OwnGroup], by_original: Mapping[str, str]
 ) -> tuple[Group, ...]:
-    """Groups of an upstream, those left out of which nothing may be seen."""
+    """The groups of an upstream, without those of which the caller may see nothing."""
     found: list[Group] = []
     for own in groups:
         names = {by_original[tool]: None for tool in own.tools if tool in by_original}
@@ -151,7 +151,7 @@ def _chosen(
     has: Callable[[str, str], bool],
     scoped: Mapping[str, list[str]],
 ) -> Iterator[Group]:
-    """A group of what is chosen from all servers; none where nothing is."""
+    """A group of tools chosen from all servers; none where nothing is visible."""
     found = {server: [n for n in names if has(server, n)] for server, names in scoped.items()}
     tools = tuple(name for among in found.values() for name in among)
     if tools:
@@ -162,9 +162,9 @@ def _chosen(
 
 
 def group_name(key: str, prefix: str = "") -> str:
-    """What the group of a server, a set or a pack is called, whatever others there are.
+    """The name of the group of a server, a set or a pack, independent of other groups.
 
-    A key that is no group's name as it is gets a part of its hash: two keys never share one.
+    A key that is no valid group name gets a part of its hash, so that no two keys share a name.
 
     Args:
         key: as in `armory.yaml`, or a pack's id.
@@ -183,7 +183,7 @@ def group_name(key: str, prefix: str = "") -> str:
 
 
 def own_name(server: str, group: str) -> str:
-    """What an upstream's own group is called here, whatever others there are.
+    """The name of an upstream's own group, independent of other groups.
 
     Args:
         server: the upstream's key.

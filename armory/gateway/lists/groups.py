@@ -31,22 +31,22 @@ PassOn = Callable[[str, RequestContext, dict[str, Raw]], Awaitable[Reply]]
 
 
 def negotiated(context: RequestContext) -> bool:
-    """Whether a request's tools come by groups."""
+    """Whether the client of a request gets its tools by groups."""
     return served_to(context.client.capabilities, context.endpoint, context.view.settings)
 
 
 def served_to(
     capabilities: Mapping[str, Any], endpoint: Endpoint, settings: GatewaySettings
 ) -> bool:
-    """Whether groups are on, this is an endpoint that has any, and the client declares them."""
+    """Whether groups are enabled, the endpoint has any, and the client declares them."""
     if GROUPS not in settings.experimental or endpoint.transparent:
         return False
     return declares_groups(capabilities)
 
 
 def scoped_by_upstream(context: RequestContext) -> frozenset[str]:
-    """The tools that groups of an upstream have, at its own endpoint, for a client that gets them
-    by groups; by exposed name.
+    """The tools (exposed names) that an upstream's own groups contain, at its own endpoint, for a
+    client that gets its tools by groups.
     """
     view, endpoint = context.view, context.endpoint
     lists = view.catalog.servers.get(endpoint.name) if endpoint.transparent else None

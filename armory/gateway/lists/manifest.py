@@ -1,4 +1,5 @@
-"""`tools/manifest` and `tools/describe` (draft SEP-2636): which definitions changed, and those.
+"""`tools/manifest` and `tools/describe` (draft SEP-2636): digests of definitions, and definitions
+by name.
 
 Owns: both methods, and the digests. What they index is what `tools/list` shows for the same
 request, and nothing else; what is described may stand in a group, too. Only where
@@ -72,8 +73,8 @@ class Manifest:
         return Reply(Raw(encode(result)), era=listed.era)
 
     async def describe(self, context: RequestContext, params: dict[str, Raw]) -> Reply:
-        """Answer `tools/describe`: the definitions of some tools of `tools/list`, or of groups
-        where the client gets tools by them, as asked for.
+        """Answer `tools/describe`: the definitions of the named tools of `tools/list`, or of groups
+        where the client gets its tools by them.
 
         Raises:
             RpcError: manifests are not served; none, too many or unknown names.
@@ -124,7 +125,7 @@ def _size(entry: tuple[str, bytes]) -> int:
 
 
 def _scoped(context: RequestContext, names: Iterable[str]) -> dict[str, Raw]:
-    """The definitions of those that the caller may see, as `groups/get` shows them."""
+    """The definitions of those tools that the caller may see, as `groups/get` shows them."""
     view, form = context.view, Form(context.era)
     visible = view.visible(context).tools.names
     return {name: Raw(view.listed.tool(name, form)) for name in names if name in visible}
@@ -148,7 +149,7 @@ def _entry(tool: Raw) -> tuple[str, bytes]:
 
 
 def _refuse(names: Iterable[str]) -> None:
-    """Refuse names of tools: hidden ones are no other than those that are not there.
+    """Refuse unknown names of tools; hidden tools look like unknown ones.
 
     Raises:
         RpcError: there are any.
@@ -160,7 +161,7 @@ def _refuse(names: Iterable[str]) -> None:
 
 
 def _texts(said: Raw | None) -> list[str]:
-    """The texts of a list; what else is wrong with it, an upstream says itself.
+    """The strings of a list; other errors in it are left to the upstream.
 
     Raises:
         RpcError: it cannot be read.

@@ -1,4 +1,4 @@
-"""Tools that a query finds by its being a name: theirs, or that of their server.
+"""Tools that a query names exactly: by their own name, or by their server's.
 
 Owns: putting them before what else was found, under the same caps. Never searches.
 """
@@ -23,7 +23,7 @@ _CAP, _BUDGET = "cap", "token budget"
 def with_named(
     view: View, form: Form, query: Query, visible: VisibleCatalog, found: Selection
 ) -> Selection:
-    """What was found, with the tools first whose own or whose server's name was asked for.
+    """The search result, with the tools first whose own or whose server's name the query is.
 
     Args:
         view: whose names and caps count.
@@ -55,7 +55,7 @@ def with_named(
 
 
 def _named(view: View, query: Query, visible: VisibleCatalog) -> dict[str, str]:
-    """The tools that are asked for by name, with why."""
+    """The tools that the query names, with the reason."""
     named: dict[str, str] = {}
     for text in query.texts:
         for name, why in view.names.called(text).items():
@@ -75,7 +75,9 @@ def _others(named: Iterable[str], matches: Iterable[Match]) -> list[Match]:
 def _capped(
     view: View, form: Form, query: Query, matches: Iterable[Match]
 ) -> tuple[list[Match], Mapping[str, str]]:
-    """What is within number and token budget, and why each of the others is not."""
+    """The matches within the caps on number and tokens, and the reason why each other
+    one is not.
+    """
     settings = view.settings
     most = settings.max_tools if query.top_k is None else query.top_k
     budget = settings.token_budget

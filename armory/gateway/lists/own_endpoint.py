@@ -1,5 +1,4 @@
-"""What an upstream says of its tools at its own endpoint beside `tools/list`: its groups, its
-manifest, its definitions.
+"""Filters an upstream's answers at its own endpoint: its groups, its manifest, its definitions.
 
 Owns: taking out of such answers what the caller may not see, and what no list shows (withheld,
 left out), in steps; an answer that cannot be looked into is refused. Definitions are those of
@@ -116,7 +115,7 @@ def _named(context: RequestContext) -> Shown:
 
 
 def _defined(context: RequestContext) -> Shown:
-    """Shows definitions, each once: an answer of little bytes could have one again and again."""
+    """Shows definitions, each once: a small answer could repeat one many times."""
     view, form = context.view, Form(context.era, original=True, headers=True)
     told = set[str]()
 
@@ -145,8 +144,8 @@ def _resource(context: RequestContext) -> Shown:
 
 
 def _grouped(context: RequestContext) -> Shown:
-    """Shows groups of which the caller sees a tool. Groups of unknown content are shown to those
-    who see the whole server.
+    """Shows groups of which the caller sees a tool. Groups with unknown contents are shown to
+    callers that see the whole server.
     """
     view, server = context.view, context.endpoint.name
     lists = view.catalog.servers.get(server)

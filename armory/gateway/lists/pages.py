@@ -1,4 +1,4 @@
-"""The one page that every list is.
+"""Builds the results of listings, which are always one page.
 
 Owns: putting a list's result together in the client's era, and refusing cursors. Never imports a
 transport.
@@ -20,8 +20,8 @@ from armory.protocol.rawjson import encode
 
 
 def refuse_cursor(params: Mapping[str, Raw]) -> None:
-    """Every list is one page, so no cursor was ever given out. An empty one, with which some
-    clients begin, means none to servers as well.
+    """Refuse cursors: every list is one page, so none was ever given out. An empty one, with which
+    some clients begin, means the first page.
 
     Raises:
         RpcError: there is one.

@@ -49,7 +49,7 @@ _FOR_APPS = 16
 
 @dataclass(frozen=True, slots=True)
 class Filtered:
-    """What a listing with a query shows.
+    """The contents of a listing with a query.
 
     Attributes:
         selection: what was found.
@@ -77,7 +77,7 @@ class ToolLists:
         self._outcomes = outcomes
 
     def filters(self, settings: GatewaySettings) -> bool:
-        """Whether a query filters listings."""
+        """Whether queries filter listings under these settings."""
         return settings.tool_rag and self._retriever is not None
 
     async def list(self, context: RequestContext, params: Mapping[str, Raw]) -> Reply:
@@ -164,7 +164,7 @@ class ToolLists:
         explain: bool = False,
         among: Patterns | None = None,
     ) -> Filtered:
-        """What a listing with a query shows.
+        """Search, and choose what a listing with a query shows.
 
         Args:
             context: whose request it is.
@@ -195,7 +195,8 @@ class ToolLists:
         among: Patterns | None = None,
         skills: bool = False,
     ) -> Selection:
-        """What was found within what is visible; a search that breaks is an empty one that says so.
+        """Search within what the caller sees. A search that fails returns an empty, degraded
+        selection.
 
         Args:
             context: whose request it is.
@@ -244,7 +245,9 @@ def _everything(
 
 
 def _outside_groups(context: RequestContext, request: ListRequest, among: Set[str]) -> Reply:
-    """What is in no group: pinned tools that were asked for; the meta-tools unless some were."""
+    """The listing for clients with groups: pinned tools that match; the meta-tools
+    unless some did.
+    """
     view = context.view
     tools, pinned = view.catalog.tools, view.pinned(view.visible(context))
     names = [name for name in pinned if name in among and _fits(tools[name], request)]
@@ -293,8 +296,9 @@ def _within_budget(
 
 
 def _with_those_for_apps(context: RequestContext, shown: Sequence[str], body: bytes) -> bytes:
-    """The listed tools, and what their interfaces may call; a host calls nothing that it has not
-    seen. For clients that render interfaces: others would take them for tools of the model.
+    """The listed tools, and those that their user interfaces may call, since a host calls no tool
+    that it has not seen listed. Only for clients that render interfaces: others would take them for
+    tools of the model.
     """
     if not declares_apps(context.client.capabilities):
         return body

@@ -1,4 +1,4 @@
-"""Which clients list everything, and which have to search for the rest.
+"""Whether a client's listing shows everything, or it has to search for the rest.
 
 Owns: that decision, for a listing and for what is said of the endpoint beforehand. Lists nothing.
 """
@@ -23,8 +23,8 @@ def is_whole(context: RequestContext, request: ListRequest) -> bool:
 
 
 def lacks_some(context: RequestContext) -> bool:
-    """Whether what a client lists that says nothing with it lacks tools, so that it is given one to
-    search with. Asked where queries filter.
+    """Whether a listing without parameters leaves tools out, so that the client needs
+    `search_tools`. Only asked where queries filter listings.
     """
     spec = context.view.set_spec(context.endpoint)
     own, experimental = spec.query if spec else (), context.view.settings.experimental
@@ -38,7 +38,9 @@ def lacks_some(context: RequestContext) -> bool:
 
 
 def _mode(context: RequestContext, request: ListRequest) -> str:
-    """What a listing without a query shows: as asked, else as the set says, else as configured."""
+    """The mode of a listing without a query: the request's, else the set's, else the configured
+    one.
+    """
     if request.mode is not None:
         return "all" if request.mode == "all" else "search"
     spec = context.view.set_spec(context.endpoint)

@@ -1,1 +1,1 @@
-"""The tools that Armory adds to a listing."""
+"""The gateway's own tools (meta-tools): their definitions, arguments and answers."""

@@ -1,4 +1,4 @@
-"""What the tools that Armory adds answer.
+"""The results of the meta-tools.
 
 Owns: the shape of their results, from what was found. Never imports retrieval; calls nothing.
 """
@@ -93,7 +93,7 @@ def _skill(match: Match) -> dict[str, Any]:
 def about_servers(
     servers: Mapping[str, ServerLists], tools: Mapping[str, int]
 ) -> tuple[list[dict[str, Any]], int]:
-    """At most so many servers as an answer names, with what each is for, and how many more.
+    """Servers for an answer, capped in number, with what each is for; and how many more there are.
 
     Args:
         servers: of the catalog.

@@ -1,4 +1,4 @@
-"""What the tools that Armory adds are called with.
+"""The arguments of the meta-tools.
 
 Owns: reading and checking their arguments. Never imports retrieval; calls nothing.
 """
@@ -31,7 +31,7 @@ _TEXT_BYTES, _TEXT_DEPTH = 64 * 1024, 64
 
 @dataclass(frozen=True, slots=True)
 class SearchArguments:
-    """What `search_tools` or `find_tools` was called with; only the latter knows `rejected`."""
+    """The arguments of `search_tools` or `find_tools` (`rejected` only for the latter)."""
 
     texts: tuple[str, ...]
     top_k: int | None
@@ -39,7 +39,7 @@ class SearchArguments:
     rejected: tuple[str, ...] = ()
 
     def as_query(self, request: ClientRequest) -> Query:
-        """The query that it stands for; what the arguments leave open is as the request carries it.
+        """The query; what the arguments leave open is taken from the request's carriers.
 
         Raises:
             RpcError: something that it carries is out of range.
@@ -91,8 +91,8 @@ def _digests(given: object) -> tuple[str, ...]:
 
 
 def reading_call(params: Mapping[str, Raw]) -> Generator[None, None, dict[str, Raw]]:
-    """The `tools/call` parameters that a `call_tool` call stands for; in steps, as what a tool is
-    called with may be large.
+    """The `tools/call` parameters inside a `call_tool` call; parsed in steps, since arguments may
+    be large.
 
     Raises:
         RpcError: no name, or arguments that are no object.
@@ -114,7 +114,7 @@ def reading_call(params: Mapping[str, Raw]) -> Generator[None, None, dict[str, R
 
 
 def _called_with(inner: Raw) -> Raw:
-    """The called tool's arguments: an object, or the text of one, which models often write."""
+    """The inner call's arguments: an object, or its JSON text, which models often write."""
     text = inner
     if bytes(memoryview(inner)[:1]) == b'"' and len(memoryview(inner)) <= _TEXT_BYTES:
         text = Raw((text_of({"it": inner}, "it") or "").strip(_BLANKS).encode())

@@ -1,4 +1,4 @@
-"""The tools that Armory adds, as they are listed: `search_tools`, `call_tool`, `find_tools`.
+"""The definitions of the meta-tools: `search_tools`, `call_tool`, `find_tools`.
 
 Owns: their names and definitions. Never imports retrieval; calls nothing.
 """
@@ -44,7 +44,7 @@ NAMED_TOOLS = 4
 
 
 def searching_tool(settings: GatewaySettings) -> str | None:
-    """The tool that models are told to search with; None: there is none."""
+    """The name of the tool that models are told to search with; None: there is none."""
     return SEARCH if settings.search_tools else FIND if settings.find_tools else None
 
 
@@ -55,7 +55,7 @@ def search_definition(
     chars: int = MAX_QUERY_CHARS,
     top_k: int = MAX_TOP_K,
 ) -> dict[str, Any]:
-    """`search_tools` as listed; its description names the servers, within 1,000 characters.
+    """`search_tools` as listed. Its description names the servers, within 1,000 characters.
 
     Args:
         servers: that the caller sees.
@@ -162,7 +162,7 @@ def call_definition(searching: str | None = SEARCH) -> dict[str, Any]:
 def find_definition(
     *, search_tools: bool = True, chars: int = MAX_QUERY_CHARS, top_k: int = MAX_TOP_K
 ) -> dict[str, Any]:
-    """`find_tools` as listed, beside `search_tools` or alone; the others: as of
+    """`find_tools` as listed, beside `search_tools` or alone; parameters as for
     `search_definition`.
     """
     slower = f"Slower than {SEARCH}, better " if search_tools else "Also "
@@ -215,8 +215,8 @@ def find_definition(
 def servers_shown(
     catalog: Catalog, visible: VisibleCatalog, by_server: Mapping[str, Sequence[str]]
 ) -> Mapping[str, ServerLists]:
-    """The upstreams of which a caller sees tools, in configuration order; of their tools the names
-    of the first that it sees, and no others.
+    """The upstreams with tools that a caller sees, in configuration order; each with its first
+    visible tools and no others.
 
     Args:
         catalog: what is served.
@@ -233,7 +233,7 @@ def servers_shown(
 
 
 def purpose(key: str, lists: ServerLists) -> str:
-    """One phrase that says what a server is for; at the worst, what its first tools are called.
+    """A phrase that says what a server is for; at worst, the names of its first tools.
 
     Args:
         key: of the server.

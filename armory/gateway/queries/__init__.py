@@ -1,1 +1,3 @@
-"""What a list request asks for: the query and what stands beside it, wherever it is carried."""
+"""The parameters of a list request: the query, its limits and its filters, wherever they are
+carried.
+"""

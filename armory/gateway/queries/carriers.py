@@ -1,4 +1,4 @@
-"""Where a request carries its query, and the limits of what it may carry.
+"""Reads the query of a request from its carriers, and enforces limits on it.
 
 Owns: reading query, threshold, top_k, filters, ranker and mode from `_meta`, `params.filter`,
 `params.query`, headers, URL and the set's own query, each item by itself, the first source wins.
@@ -56,7 +56,7 @@ _FILTER = "params.filter"
 
 @dataclass(frozen=True, slots=True)
 class ListRequest:
-    """What a listing was asked for.
+    """The parameters of a listing.
 
     Attributes:
         query: the query with everything beside it; None without one.
@@ -78,7 +78,7 @@ class ListRequest:
 
 
 def read_mode(request: ClientRequest) -> Mode | None:
-    """The mode that header or URL asks for.
+    """The mode that the header or the URL asks for.
 
     Raises:
         RpcError: it is none of the three.
@@ -95,9 +95,7 @@ def read_mode(request: ClientRequest) -> Mode | None:
 
 
 def raw_by_url(request: ClientRequest) -> bool:
-    """Whether the URL asks for the mode `raw`: clients keep lists by their URL, and know nothing of
-    a header.
-    """
+    """Whether the URL asks for the mode `raw`. Headers do not count: clients cache lists by URL."""
     return request.url.get("mode", ("",))[-1] == "raw"
 
 
@@ -107,7 +105,7 @@ def read_list_request(
     set_query: Sequence[str] = (),
     experimental: frozenset[str] = frozenset(),
 ) -> ListRequest:
-    """Everything that this request carries, wherever.
+    """All parameters that this request carries, from all carriers.
 
     Args:
         request: `_meta`, headers and URL.
@@ -129,7 +127,7 @@ def read_list_request(
 
 
 class QueryItems(TypedDict):
-    """What a request may carry beside the texts of a query; see `Query`."""
+    """The parameters that may come with the texts of a query; see `Query`."""
 
     threshold: float | None
     top_k: int | None
@@ -141,7 +139,7 @@ class QueryItems(TypedDict):
 
 
 def read_query_items(request: ClientRequest, given: ListFilter = NOTHING) -> QueryItems:
-    """What this request carries beside the texts, wherever; None: it does not say.
+    """The parameters that this request carries beside the texts; None where it does not say.
 
     Raises:
         RpcError: a value does not parse or is out of range (-32602, naming it).
@@ -158,7 +156,7 @@ def read_query_items(request: ClientRequest, given: ListFilter = NOTHING) -> Que
 
 
 def check_size(query: Query, settings: GatewaySettings) -> None:
-    """Refuse what `server.limits` does not allow.
+    """Refuse a query that exceeds `server.limits`.
 
     Raises:
         RpcError: the texts are too long together, or too many tools are asked for.
@@ -180,8 +178,8 @@ def check_size(query: Query, settings: GatewaySettings) -> None:
 
 
 def own_query(request: ClientRequest) -> str | None:
-    """The one text of `_meta[dev.armory/query]`, on whatever request; None where there is none
-    that could be used.
+    """The text of `_meta[dev.armory/query]`, on any kind of request; None where there is none that
+    can be used, or several.
     """
     try:
         there, given = _meta(request, "query")
@@ -192,7 +190,7 @@ def own_query(request: ClientRequest) -> str | None:
 
 
 def meta_explain(request: ClientRequest) -> bool:
-    """`_meta[dev.armory/explain]`, on whatever request.
+    """`_meta[dev.armory/explain]`, on any kind of request.
 
     Raises:
         RpcError: it is neither true nor false.

@@ -45,8 +45,8 @@ _SUPPORTED: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Patterns:
-    """Glob patterns; one that matches is enough. Case counts; `*`, `?` and `[…]` are special.
-    Texts are looked through before they are asked for.
+    """Glob patterns, of which one must match. Case-sensitive; `*`, `?` and `[…]` are special. Many
+    texts are matched in slices beside other requests.
 
     Attributes:
         texts: at least one.
@@ -59,7 +59,7 @@ class Patterns:
         return re.compile("|".join(map(translate, self.texts)))
 
     async def among(self, names: Collection[str]) -> frozenset[str]:
-        """Those of the names that match."""
+        """The names that match."""
         steps = self._matching(tuple(names))
         if sum(map(len, self.texts)) * (1 + len(names)) <= _LITTLE:
             return at_once(steps)
@@ -77,7 +77,7 @@ class Patterns:
 
 @dataclass(frozen=True, slots=True)
 class ListFilter:
-    """What a list request's `filter` asks for; all of it has to hold.
+    """The `filter` of a list request; all of its members must match.
 
     Attributes:
         names: patterns of names; None: any name.
@@ -94,7 +94,7 @@ NOTHING = ListFilter()
 
 
 def read_filter(params: Mapping[str, Raw], experimental: frozenset[str]) -> ListFilter:
-    """The filter of a list request; members that mean nothing here are ignored.
+    """The filter of a list request; unknown members are ignored.
 
     Raises:
         RpcError: it is no object, or its patterns are not some strings of 256 characters at most.
@@ -111,7 +111,7 @@ def read_filter(params: Mapping[str, Raw], experimental: frozenset[str]) -> List
 
 
 def with_filtering(capabilities: dict[str, Any], experimental: frozenset[str]) -> None:
-    """Announce in capabilities which members of a filter are understood."""
+    """Capabilities that also announce which members of a filter are supported."""
     if FILTER not in experimental:
         return
     for kind, supported in _SUPPORTED.items():

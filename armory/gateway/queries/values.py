@@ -1,4 +1,4 @@
-"""One part of a query as somebody gave it, checked: JSON values, and text of headers and URLs.
+"""Validates single parameters of a query: JSON values, and text from headers and URLs.
 
 Owns: what is allowed of each part, and how a refusal is worded. Never reads a request.
 """
@@ -20,7 +20,7 @@ _WRITTEN_HOUR = re.compile(r"\d{1,2}")
 
 
 def check_texts(given: object, where: str) -> tuple[str, ...]:
-    """One or several intents out of a JSON value.
+    """The texts of a query from a JSON value.
 
     Raises:
         RpcError: neither a string nor a list of strings, or of the wrong length.
@@ -52,7 +52,7 @@ def check_texts(given: object, where: str) -> tuple[str, ...]:
 
 
 def check_top_k(given: object, where: str) -> int:
-    """A JSON value as top_k.
+    """top_k from a JSON value.
 
     Raises:
         RpcError: no integer from 1 to 200.
@@ -64,14 +64,14 @@ def check_top_k(given: object, where: str) -> int:
 
 
 def _integer(given: object) -> int | None:
-    """A JSON number without a fraction, written 2 or 2.0; None: it is something else."""
+    """A JSON number without a fraction, written 2 or 2.0; None: anything else."""
     if isinstance(given, float) and given.is_integer():
         return int(given)
     return given if isinstance(given, int) and not isinstance(given, bool) else None
 
 
 def check_names(given: object, where: str) -> frozenset[str]:
-    """A JSON list of names (or a comma list in a string).
+    """A list of names from a JSON list (or a comma-separated string).
 
     Raises:
         RpcError: something else.
@@ -107,7 +107,7 @@ def check_threshold(given: Any, where: str) -> float:
 
 
 def check_written_top_k(given: Any, where: str) -> int:
-    """As `check_top_k`, also where it is written out in a header or URL.
+    """As `check_top_k`; also accepts text from a header or URL.
 
     Raises:
         RpcError: no integer from 1 to 200.
@@ -133,7 +133,7 @@ def check_hour(given: Any, where: str) -> int:
 
 
 def check_tool_name(given: Any, where: str) -> str:
-    """What may be a tool's name.
+    """The name of a tool.
 
     Raises:
         RpcError: no text, or of the wrong length.
@@ -144,7 +144,7 @@ def check_tool_name(given: Any, where: str) -> str:
 
 
 def check_ranker(given: Any, where: str) -> str:
-    """A ranker by its name.
+    """The name of a ranker.
 
     Raises:
         RpcError: there is none of that name.
@@ -155,7 +155,7 @@ def check_ranker(given: Any, where: str) -> str:
 
 
 def refused(where: str, given: object, expected: str) -> RpcError:
-    """What a caller is told of a value that cannot be used."""
+    """The error for a value that cannot be used."""
     # As JSON. A header may hold bytes that are no text, and the message must be text.
     shown = json.dumps(given, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
     shown = shown if len(shown) <= 80 else f"{shown[:77]}..."

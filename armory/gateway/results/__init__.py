@@ -1,1 +1,1 @@
-"""Answers and notifications of upstreams on their way to the client."""
+"""Maps answers and notifications of upstreams to the client's names."""

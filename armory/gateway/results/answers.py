@@ -1,4 +1,4 @@
-"""An upstream's answer in the client's names, and the result of a call that could not be made.
+"""Maps an upstream's answer to the client's names, and builds the results of failed calls.
 
 Owns: `Answers`. Never imports a transport.
 """
@@ -38,7 +38,7 @@ _SAYS_WHEN = re.compile(r"\bagain (in|when)\b|\bbegins anew\b")
 
 
 class Answers:
-    """What becomes of answers on their way to the client.
+    """Maps answers on their way to the client.
 
     Args:
         tasks: whose tasks are.
@@ -51,7 +51,9 @@ class Answers:
         self._renaming: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def exposed(self, context: RequestContext, server: str, reply: Reply) -> Reply:
-        """An upstream's answer in the client's names; a task that it made becomes the caller's."""
+        """An upstream's answer in the client's names; a task that it created is recorded as the
+        caller's.
+        """
         if reply.short is None and takes_long(reply):
             await look_through(reply)
         transparent = context.endpoint.transparent
@@ -89,8 +91,8 @@ class Answers:
     async def _renamed(
         self, context: RequestContext, large: bool, steps: Generator[None, None, Raw]
     ) -> Raw:
-        """What renaming comes to; large ones of one caller one after the other, so that those of
-        others need not wait for all of them.
+        """The renamed result. Large ones of one caller are processed one after the other, so that
+        other callers need not wait for all of them.
         """
         if not large:
             return at_once(steps)
@@ -98,27 +100,27 @@ class Answers:
             return await steps_for_callers(steps)
 
     async def own(self, context: RequestContext, origin: str, result: Raw) -> Reply:
-        """A result of the gateway's own, as TOON where the request asks for that."""
+        """A result of the gateway itself, as TOON where the request asks for that."""
         if wants_toon(context.headers):
             result = await compact_result(result, origin, self._on_compacted)
         return Reply(result=result)
 
 
 def takes_long(reply: Reply) -> bool:
-    """Whether making its outline does."""
+    """Whether computing its outline takes long."""
     result = reply.result
     return result is not None and reply.short is None and len(memoryview(result)) > PIECE_BYTES
 
 
 async def look_through(reply: Reply) -> None:
-    """Make the outline of a large result in steps, between which others have their turn."""
+    """Compute the outline of a large result in steps, so that other requests run in between."""
     if reply.result is not None:
         await asyncio.sleep(0)  # decoding it was a long step already
         reply.short = await step_by_step(outlining(reply.result))
 
 
 def _takes_a_while(raw: Raw) -> bool:
-    """Whether the renaming of links in it does."""
+    """Whether renaming the links in it takes long."""
     view = memoryview(raw)
     if not _MANY_BYTES < len(view) <= _LARGE_BYTES:
         return len(view) > _LARGE_BYTES
@@ -126,7 +128,7 @@ def _takes_a_while(raw: Raw) -> bool:
 
 
 def missing(pool: Pool, context: RequestContext, kind: str, name: str) -> ArmoryError:
-    """The error for a name that is not listed: that of `not_known`, else that of `unknown`."""
+    """The error for a name that is not listed: `not_known` if it applies, else `unknown`."""
     server, _ = split_name(name) or ("", "")
     return not_known(pool, context, kind, server, name) or unknown(kind, name)
 
@@ -134,8 +136,8 @@ def missing(pool: Pool, context: RequestContext, kind: str, name: str) -> Armory
 def not_known(
     pool: Pool, context: RequestContext, kind: str, server: str, name: str
 ) -> UpstreamUnavailable | None:
-    """The error where nobody can tell whether an upstream has what is asked for: it is down, or
-    gave this caller no lists. None: one can tell.
+    """The error where it is unknown whether the upstream has what was asked for, since it is down
+    or gave this caller no lists. None: it is known.
     """
     view = context.view
     why = view.lists_failure(server)
@@ -156,7 +158,7 @@ def not_known(
 
 
 def unknown(kind: str, name: str) -> UnknownTool:
-    """The answer for what is not there, and for what may not be seen: the same."""
+    """The error for what does not exist, and for what the caller may not see: the same."""
     return UnknownTool(f"unknown {kind}: {_short(name)}")
 
 
@@ -165,7 +167,7 @@ def _short(name: str) -> str:
 
 
 def failed_call(error: ArmoryError) -> Reply:
-    """A result that tells a model what went wrong and whether trying again makes sense."""
+    """A result that tells a model what went wrong and whether a retry makes sense."""
     text = error.message
     if error.retry_after_s is not None and _SAYS_WHEN.search(text) is None:
         stop = "" if text.endswith((".", "!", "?")) else "."
@@ -194,7 +196,7 @@ def _spelled(seconds: float) -> str:
 
 
 def unknown_call(message: str, nearest: Sequence[str], *, search: bool) -> Reply:
-    """A result that helps a model whose name for a tool does not exist.
+    """A result that helps a model that called a tool by an unknown name.
 
     Args:
         message: what is unknown.
@@ -213,7 +215,7 @@ def unknown_call(message: str, nearest: Sequence[str], *, search: bool) -> Reply
 
 
 def with_nearest(message: str, nearest: Sequence[str]) -> str:
-    """What is unknown, and what comes near."""
+    """The message, with similar names."""
     return f"{message}; nearest: {', '.join(nearest)}" if nearest else message
 
 
@@ -225,7 +227,7 @@ _outcome = msgspec.json.Decoder(_Outcome)
 
 
 def succeeded(reply: Reply) -> bool:
-    """Whether a call went well: neither an error nor a result that says `isError`."""
+    """Whether a call succeeded: neither an error nor a result with `isError`."""
     if reply.well is None:
         reply.well = _went_well(reply)
     return reply.well

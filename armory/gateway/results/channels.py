@@ -1,4 +1,4 @@
-"""The client as an upstream may reach it, with the upstream's names exposed on the way out.
+"""The channel from an upstream to the client, which maps names on the way.
 
 Owns: `ExposedChannel`, and when it is needed. Never imports a transport.
 """
@@ -33,12 +33,14 @@ class ExposedChannel:
 
     @property
     def log_level(self) -> str | None:
-        """The log level that it wants, which a session may change."""
+        """The log level that the client wants, which a session may change."""
         return self._inner.log_level
 
     @property
     def progress_token(self) -> Raw | None:
-        """Its progress token: of the request that is open now, if it was asked something."""
+        """The client's progress token; of the request that is open now, if it was asked
+        something.
+        """
         return self._inner.progress_token
 
     async def notify(self, method: str, params: Params) -> None:
@@ -47,7 +49,7 @@ class ExposedChannel:
         await self._inner.notify(method, exposed)
 
     async def ask(self, method: str, params: Params) -> Answer:
-        """Put a request to the client in its names; the answer is in the server's.
+        """Put a question to the client in its names; the answer is in the server's.
 
         Raises:
             ClientGone: nobody is there to answer.
@@ -61,7 +63,7 @@ class ExposedChannel:
 
 
 def exposed_channel(request: ClientRequest, server: str) -> ClientChannel:
-    """The client as `server` may reach it: on the transparent endpoint as it is."""
+    """The channel from `server` to the client; unchanged on the transparent endpoint."""
     if request.endpoint.transparent:
         return request.client
     return ExposedChannel(request.client, server)

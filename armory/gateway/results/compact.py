@@ -1,4 +1,4 @@
-"""Results as TOON, where asked and smaller.
+"""Results as TOON, where the client asks for it and it is smaller.
 
 Owns: which requests want TOON, and which part of a result becomes it: the JSON of text blocks.
 Never touches `structuredContent`, other blocks or errors.

@@ -1,4 +1,4 @@
-"""Values that complete a resource template: those that lead to nothing that policy bars.
+"""Filters the completions of a resource template: no values of URIs that policy forbids.
 
 Owns: which URI a value stands for, and leaving values out of an answer. Never imports a transport.
 Of what nobody can judge, nothing is shown: a template that its upstream does not list, or that is
@@ -111,7 +111,7 @@ async def _shown(
 
 
 def expanded(template: str, known: Mapping[str, str], *, raw: bool) -> tuple[str, bool]:
-    """(the URI, whether all of it is known) of a template (RFC 6570) and values of variables.
+    """Expand a URI template (RFC 6570): (the URI, whether all of it is known).
 
     Args:
         template: in it stays what has no value; what is optional goes.
@@ -139,7 +139,7 @@ def expanded(template: str, known: Mapping[str, str], *, raw: bool) -> tuple[str
 
 
 def _variables(template: str) -> list[str]:
-    """Each as often as it occurs; none of a template that is too long."""
+    """The template's variables, with repetitions; none where the template is too long."""
     if len(template) > _CHARS:
         return []
     return [name for found in _EXPRESSION.finditer(template) for name in _names(found[2])]

@@ -1,4 +1,4 @@
-"""TOON in the place of JSON, where it is smaller and says the same.
+"""JSON as TOON, where that is smaller and lossless.
 
 Owns: JSON texts and values as TOON. Never imports a transport; what of a result may be changed at
 all is `gateway.results.compact`'s.
@@ -29,7 +29,7 @@ _MAX_CHARS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Saving:
-    """Estimated tokens of the text blocks that were looked at, as they came and as they left."""
+    """Estimated tokens of the text blocks before and after."""
 
     before: int = 0
     after: int = 0
@@ -62,7 +62,7 @@ def encode_text(text: str) -> tuple[str, Saving]:
 
 
 def encode_value(value: Any) -> str | None:
-    """A JSON value as TOON; None when it does not come back equal."""
+    """A JSON value as TOON; None when decoding does not give an equal value."""
     try:
         encoded = toon_format.encode(value)
         back = toon_format.decode(encoded)
@@ -76,7 +76,7 @@ def encode_value(value: Any) -> str | None:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object whose names are not repeated: a repeated one would be lost."""
+    """An object from its members; refused where a name is repeated, which TOON would lose."""
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError("repeated member name")

@@ -30,7 +30,7 @@ were any."""
 
 
 def exposing_result(raw: Raw, server: str) -> Generator[None, None, Raw]:
-    """A result of `server` with the exposed form of every URI, link and task id in it, in steps.
+    """A result of `server` with every URI, link and task id in its exposed form, in steps.
 
     Looks where the specification puts them: `content` blocks, prompt `messages`, resource
     `contents`, a `skill` and its files, a folder's `resources`, tasks, input requests, and the
@@ -40,9 +40,7 @@ def exposing_result(raw: Raw, server: str) -> Generator[None, None, Raw]:
 
 
 def exposing_data(raw: Raw, server: str) -> Generator[None, None, Raw]:
-    """The `data` of an error of `server` likewise: it may name the resource or task that there is
-    none of.
-    """
+    """The `data` of an error of `server` likewise: it may name an unknown resource or task."""
     return _exposing(raw, server, _data)
 
 
@@ -65,8 +63,8 @@ def exposing_params(params: Members, server: str) -> Generator[None, None, Membe
 
 
 def original_task(sent: Members, server: str) -> Members:
-    """What a client sends to `server`, where its `_meta` names a task of that server's with the
-    server's own id; a new dict where changed.
+    """What a client sends to `server`, with the server's own id where `_meta` names a task; a new
+    dict where changed.
     """
     meta = sent.get("_meta")
     if meta is None or _RELATED not in bytes(memoryview(meta)):
@@ -156,7 +154,7 @@ def _changed(made: bool | _Steps) -> _Steps:
 
 
 def _items(raw: Raw, server: str, change: _Change) -> Generator[None, None, Raw | None]:
-    """A list with what `change` made of its items; None: nothing."""
+    """A list whose items were mapped by `change`; None: nothing changed."""
     changed = False
     parts: list[bytes] = []
     try:

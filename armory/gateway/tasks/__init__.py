@@ -1,1 +1,1 @@
-"""Tasks, and whose they are."""
+"""Tasks, and the principals that own them."""

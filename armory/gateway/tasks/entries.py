@@ -1,4 +1,4 @@
-"""Tasks in memory, and how many of them each person made.
+"""The tasks in memory, and their number for each person.
 
 Owns: `Entry` and `Entries`. Never imports a transport.
 """
@@ -14,7 +14,7 @@ from armory.domain.limits import Holdings
 
 
 class Entry(NamedTuple):
-    """One task, and whose it is.
+    """One task and its maker.
 
     Attributes:
         maker: key of the principal.
@@ -31,12 +31,12 @@ class Entry(NamedTuple):
 
     @property
     def counted(self) -> str:
-        """As whose it counts."""
+        """The person whose quota it counts against."""
         return self.person or self.maker
 
 
 class Entries(TLRUCache[str, Entry]):
-    """Entries by the key of their place, each until its time is over.
+    """Entries by the key of their place, each until it expires.
 
     Args:
         kept: entries at most; the least recently used go first.
@@ -48,12 +48,12 @@ class Entries(TLRUCache[str, Entry]):
         self._by_person: Holdings[str] = Holdings()
 
     def count(self, person: str) -> int:
-        """Tasks of one person whose time is not over."""
+        """The number of a person's tasks that have not expired."""
         self.expire()
         return self._by_person[person]
 
     def __setitem__(self, key: str, value: Entry) -> None:
-        """Enter it, whatever was there."""
+        """Set an entry, whatever was there."""
         with self.timer:  # one time for all of it
             before = self.get(key)
             super().__setitem__(key, value)
@@ -62,7 +62,7 @@ class Entries(TLRUCache[str, Entry]):
         self._by_person.take(value.counted)
 
     def __delitem__(self, key: str) -> None:
-        """Forget one, as `popitem` does with the least recently used."""
+        """Delete an entry; `popitem` does so with the least recently used."""
         with self.timer:
             entry = self.get(key)
             super().__delitem__(key)
@@ -70,7 +70,7 @@ class Entries(TLRUCache[str, Entry]):
             self._forget(entry)
 
     def expire(self, time: float | None = None) -> list[tuple[str, Entry]]:
-        """Forget those whose time is over; they are returned."""
+        """Delete expired entries and return them."""
         gone = list(super().expire(time))
         for _, entry in gone:
             self._forget(entry)

@@ -1,5 +1,5 @@
-"""Whose a task is: the principal that made it, at a server that it may use. To everybody else it
-does not exist.
+"""Ownership of tasks: a task belongs to the principal that made it. For everybody else it does not
+exist.
 
 Owns: `TaskOwnership`: entering tasks as they are made, and finding them for those that made them.
 Never imports a transport.
@@ -44,7 +44,7 @@ _RELATED = encode(RELATED_TASK)
 
 
 class TaskOwnership:
-    """Tasks of callers.
+    """Records and looks up the owners of tasks.
 
     Args:
         pool: says over which upstream session a caller's tasks are made.
@@ -58,8 +58,8 @@ class TaskOwnership:
     def room(
         self, context: RequestContext, params: Mapping[str, Raw]
     ) -> AbstractContextManager[None]:
-        """Room for the task that a call may make, while it lasts; a call that can make none needs
-        none.
+        """Reserve room for the task that a call may make; does nothing for calls that cannot make
+        one.
 
         Raises:
             RateLimited: on entering it, where the caller has as many tasks as it may have.
@@ -70,8 +70,8 @@ class TaskOwnership:
         return _NO_ROOM
 
     async def note_made(self, context: RequestContext, server: str, reply: Reply) -> None:
-        """Enter the task that a result tells of, if it does: `task` in the handshake era, the
-        members of a result of type `task` in the modern one.
+        """Record the task in a result, if there is one: `task` in the handshake era, the result
+        itself (of type `task`) in the modern one.
 
         Raises:
             RateLimited: the caller has as many as it may have, and the call had not asked for one.
@@ -92,7 +92,8 @@ class TaskOwnership:
             await self._register.enter(place, principal.key, ttl_s, person=principal.person)
 
     async def located(self, context: RequestContext, task: str) -> tuple[str, str] | None:
-        """(server, the upstream's id) of a task as the client knows it; None: it has none such.
+        """(server, the upstream's id) of a task as the client knows it; None: this caller has no
+        such task.
 
         Raises:
             BackendError: the store that replicas share cannot tell.
@@ -122,8 +123,8 @@ class TaskOwnership:
     async def related(
         self, context: RequestContext, server: str, sent: dict[str, Raw]
     ) -> dict[str, Raw]:
-        """What a client sends to `server`, where its `_meta` names a task by the server's own id,
-        and only one of the caller's: a server may tell the maker of another what comes of this
+        """What a client sends to `server`, with the server's own id where `_meta` names a task of
+        the caller. Tasks of others are removed: the server might ask their makers about this
         request. A new dict where changed.
 
         Raises:
@@ -140,7 +141,7 @@ class TaskOwnership:
         return {**sent, "_meta": pack(meta)}
 
     async def own_only(self, context: RequestContext, reply: Reply) -> Reply:
-        """An upstream's answer to `tasks/list` with the caller's tasks alone.
+        """An upstream's answer to `tasks/list`, reduced to the caller's tasks.
 
         Raises:
             RpcError: it cannot be looked through.
@@ -171,7 +172,7 @@ def names_task(sent: Mapping[str, Raw]) -> bool:
 
 
 def refuse_undeclared(context: RequestContext) -> None:
-    """Refuse what a modern client asks about tasks where it did not declare that it takes any.
+    """Refuse requests about tasks from a modern client that did not declare the extension.
 
     Raises:
         RpcError: it did not.
@@ -182,7 +183,7 @@ def refuse_undeclared(context: RequestContext) -> None:
 
 
 def _declares(capabilities: Mapping[str, Any]) -> bool:
-    """Whether a client takes tasks for results."""
+    """Whether a client accepts tasks as results."""
     extensions = capabilities.get("extensions")
     # a check against an abstract class costs more than the rest of a usual call's look here
     return (

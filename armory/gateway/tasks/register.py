@@ -1,4 +1,4 @@
-"""Who made which task.
+"""The register of tasks and their makers.
 
 Owns: `TaskRegister`: in memory, and in the store that replicas share; how many of one person there
 may be. Never imports a transport.
@@ -30,23 +30,23 @@ _RENEWED = 4
 
 
 class Store(Protocol):
-    """Small values with a time to live that replicas share (`storage.cache.Cache`)."""
+    """A store of small values with a time to live that replicas share (`storage.cache.Cache`)."""
 
     async def get(self, key: str) -> bytes | None:
         """The value, or None."""
         ...
 
     async def set(self, key: str, value: bytes, ttl_s: float) -> None:
-        """Write whatever was there."""
+        """Set a value, whatever was there."""
         ...
 
     async def add(self, key: str, value: bytes, ttl_s: float) -> bool:
-        """Write only where nothing is; whether it was written."""
+        """Set a value only where there is none; returns whether it was set."""
         ...
 
 
 class Place(NamedTuple):
-    """Where a task is: its server, the upstream session (`Pool.key`), its id there."""
+    """The place of a task: its server, the upstream session (`Pool.key`), its id there."""
 
     server: str
     session: str
@@ -54,15 +54,15 @@ class Place(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The place as a key: ids are as good as secrets, and may be long."""
+        """The place as a key. Hashed: ids are as good as secrets, and may be long."""
         return "task:" + hashlib.sha256("\0".join(self).encode()).hexdigest()[:40]
 
 
 class TaskRegister:
-    """Who made which task: the latest in memory, all of them in the store that replicas share.
+    """The makers of tasks: the latest in memory, all of them in the store that replicas share.
 
-    An id that two principals were given is nobody's: an upstream that counts its tasks from one
-    again after a restart must not hand one's to the other.
+    An id that two principals were given belongs to nobody: an upstream that counts its tasks from
+    one again after a restart must not give one's task to the other.
 
     Args:
         store: shared by the replicas; None: this process is on its own.
@@ -88,7 +88,7 @@ class TaskRegister:
 
     @contextmanager
     def room(self, person: str) -> Generator[None]:
-        """Room for one more task of a person while a call lasts that may make it.
+        """Reserve room for one more task of a person during a call that may make it.
 
         Raises:
             RateLimited: it has as many as it may have.
@@ -111,7 +111,7 @@ class TaskRegister:
     async def enter(
         self, place: Place, maker: str, ttl_s: float | None, *, person: str = ""
     ) -> None:
-        """A task was made.
+        """Record a new task.
 
         Args:
             place: where it is.
@@ -140,7 +140,7 @@ class TaskRegister:
             await self._write(place.key, mine._replace(maker=NOBODY, person=""))
 
     async def tell(self) -> None:
-        """Tell the store again what is in memory: it was away, or has lost it.
+        """Write everything in memory to the store again: it was away, or has lost it.
 
         Raises:
             BackendError: it failed.
@@ -159,7 +159,7 @@ class TaskRegister:
         return None if entry is None else entry.maker
 
     async def maker(self, place: Place, *, within_s: float = 0.0) -> str | None:
-        """Key of the principal that made a task; None: there is none.
+        """Key of the principal that made a task; None: there is no such task.
 
         Args:
             place: where it is.

@@ -1,1 +1,1 @@
-"""What is served: snapshots as bytes, for everybody and for single principals."""
+"""Views: snapshots prepared for serving, for everybody and for single principals."""

@@ -1,4 +1,4 @@
-"""Lists of upstreams that offer something else to clients which can be asked less.
+"""Lists of upstreams that depend on the client's declared capabilities.
 
 Owns: finding out which upstreams do, what they offer to whom, and telling whose lists changed.
 Never imports a transport. The gateway lists in an upstream's newest era, as a client that answers
@@ -43,7 +43,7 @@ Tell = Callable[[str, int, frozenset[str]], None]
 
 @dataclass(slots=True)
 class DeclaredList:
-    """What one upstream offers to clients that answer the same.
+    """The lists of one upstream for clients that answer the same kinds of questions.
 
     Attributes:
         server: the upstream.
@@ -69,7 +69,7 @@ class DeclaredList:
 
 
 class DeclaredLists:
-    """What upstreams offer to clients that cannot be asked everything.
+    """The lists for clients that do not answer every kind of question.
 
     Args:
         pool: lists as such a client would.
@@ -90,8 +90,8 @@ class DeclaredLists:
         self._count = 0
 
     def view_swapped(self, view: View, private: frozenset[str]) -> None:
-        """Take a new snapshot; other settings may mean other servers behind the same names. What
-        is known of the others stays: finding it out again starts a process for each.
+        """Take a new snapshot. Servers that are no longer the same are forgotten; the others stay,
+        since probing them again would start a process for each.
 
         Args:
             view: what is served from now on.
@@ -112,11 +112,11 @@ class DeclaredLists:
 
     @property
     def differ(self) -> bool:
-        """Whether any client is known to be offered something else than others."""
+        """Whether lists are known to differ for any client."""
         return bool(self._differing)
 
     def concern(self, answers: int, *, current: bool) -> bool:
-        """Whether clients that answer so much may be offered something else than others.
+        """Whether clients with these answers may be offered other lists than everybody.
 
         Args:
             answers: see `protocol.capabilities`.
@@ -127,7 +127,7 @@ class DeclaredLists:
         return answers in self._differing or (current and answers not in self._known)
 
     async def prepare(self, answers: int, endpoint: Endpoint) -> None:
-        """Find out what such a client is offered, before it lists."""
+        """Fetch the lists for such a client, before it lists."""
         if EVERYTHING <= answers <= SHOWN_ALL:
             return
         now = time.monotonic()
@@ -164,7 +164,7 @@ class DeclaredLists:
             self._in_vain[answers] = time.monotonic() + PAUSE_S
 
     def held(self, answers: int, endpoint: Endpoint) -> list[DeclaredList]:
-        """What such a client is offered in place of the gateway's lists, by server's name."""
+        """The lists for such a client that replace the shared ones, by server."""
         if answers not in self._differing:
             return []
         kinds = ((server, self._kind(server, answers)) for server in self._servers_at(endpoint))
@@ -185,8 +185,8 @@ class DeclaredLists:
         return (endpoint.name,) if endpoint.name in self._servers else ()
 
     def _kind(self, server: str, answers: int) -> int | None:
-        """The answers by which its lists at an upstream are told from others; None: it sees there
-        what the gateway sees.
+        """The part of `answers` that this upstream's lists depend on; None: such clients get the
+        shared lists.
         """
         if self._pool.era(server) == "legacy":
             bare = answers & ~HANDSHAKE
@@ -206,8 +206,8 @@ class DeclaredLists:
         return held
 
     async def _look(self, held: DeclaredList, pause_s: float) -> None:
-        """List as such a client does; at upstreams of the older era first as one that answers
-        nothing: where nothing differs then, nothing ever does.
+        """Fetch the lists as such a client; at legacy upstreams first as one that answers no
+        question at all: if nothing differs then, it never does.
         """
         server = held.server
         await asyncio.sleep(pause_s)
@@ -254,7 +254,7 @@ class DeclaredLists:
 
 
 def _same(before: GatewaySettings, now: GatewaySettings, servers: Set[str]) -> Set[str]:
-    """Those of some servers that are what they were."""
+    """Those of the servers that have not changed."""
     if before is now:
         return servers
     was, are = before.by_capabilities, now.by_capabilities
@@ -264,8 +264,8 @@ def _same(before: GatewaySettings, now: GatewaySettings, servers: Set[str]) -> S
 def _looked_at(
     lists: ServerLists, shared: ServerLists, before: ServerLists | None
 ) -> tuple[ServerLists, bool, frozenset[str]]:
-    """The lists, with everybody's entries where they are the same; whether anything differs from
-    everybody's; what differs from before.
+    """(the lists, sharing equal entries with the shared ones; whether they differ from the shared
+    ones; which lists differ from before).
     """
     lists, _ = with_shared_entries(lists, shared)
     differs = bool(changed_lists(shared, lists))

@@ -1,4 +1,4 @@
-"""A definition as a listing shows it: the upstream's JSON with the few changes a hop must make.
+"""Definitions as listings show them: the upstream's JSON with the few changes that a hop must make.
 
 Owns: exposed names, overrides, era differences and `x-mcp-header` in listed definitions, as bytes.
 Never imports retrieval, policy or a transport.
@@ -25,7 +25,7 @@ Kind = Literal["prompts", "resources", "templates", "skills"]
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How definitions are shown.
+    """The form in which definitions are listed.
 
     Attributes:
         era: legacy clients get object output schemas only.
@@ -88,7 +88,7 @@ def listed_bytes(record: ListedRecord | ToolRecord, kind: Kind, form: Form) -> b
 
 
 def ui_meta(record: ToolRecord) -> dict[str, Any]:
-    """What a tool's `_meta` says of its user interface, links exposed; empty where nothing."""
+    """The user interface in a tool's `_meta`, links exposed; empty where there is none."""
     meta = record.definition.get("_meta")
     shown = _mapped_ui(meta, record.server) or meta
     if not isinstance(shown, dict):
@@ -117,8 +117,8 @@ def _mapped_ui(meta: object, server: str) -> dict[str, Any] | None:
 
 
 def must_be_task(tool: ToolRecord) -> bool:
-    """Whether its upstream takes calls of it as tasks only. The gateway takes plain ones as well;
-    there are SDKs that refuse to send those where the definition forbids it.
+    """Whether the upstream takes calls of a tool only as tasks. The gateway takes plain calls as
+    well; some SDKs refuse to send these where the definition forbids it.
     """
     execution = tool.definition.get("execution")
     if not isinstance(execution, dict):
@@ -127,7 +127,7 @@ def must_be_task(tool: ToolRecord) -> bool:
 
 
 def for_models(tool: ToolRecord) -> bool:
-    """Whether models may call it, not apps alone (`_meta.ui.visibility`)."""
+    """Whether models may call it, not only apps (`_meta.ui.visibility`)."""
     meta = tool.definition.get("_meta")
     ui = cast("dict[str, Any]", meta).get(UI) if isinstance(meta, dict) else None
     shown = cast("dict[str, Any]", ui).get("visibility") if isinstance(ui, dict) else None

@@ -1,4 +1,4 @@
-"""What of an upstream's lists differs from before, as its clients are told.
+"""Compares two versions of an upstream's lists.
 
 Owns: the comparison. Does no I/O.
 """
@@ -15,7 +15,7 @@ from armory.protocol.methods import (
 
 
 def changed_lists(before: ServerLists, now: ServerLists) -> frozenset[str]:
-    """The list-changed methods that tell of what differs between two sets of lists."""
+    """The list-changed methods for the lists that differ."""
     pairs = (
         (TOOLS_CHANGED, before.tools, now.tools),
         (PROMPTS_CHANGED, before.prompts, now.prompts),

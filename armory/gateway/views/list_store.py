@@ -1,4 +1,4 @@
-"""The lists that single principals have of upstreams, in memory.
+"""The cache of upstream lists that single principals have.
 
 Owns: what is kept of each, and the bounds on all of them: what was not used for longest is let go,
 and fetched again. Never imports a transport.
@@ -60,7 +60,7 @@ class HeldLists:
 
 
 class ListStore:
-    """Every list that is held, in the order of their last use."""
+    """All cached lists, in the order of their last use."""
 
     def __init__(self) -> None:
         self._held: OrderedDict[tuple[str, str, int], HeldLists] = OrderedDict()
@@ -72,7 +72,9 @@ class ListStore:
         return iter(tuple(self._held.values()))
 
     def entry(self, server: str, key: str, owner: Owner, answers: int) -> HeldLists:
-        """What is held for an owner whose client answers so much, made if need be; used now."""
+        """The entry of an owner whose client answers these questions, created if need be; counts as
+        a use.
+        """
         held = self._held.get((server, key, answers))
         if held is None:
             while len(self._held) >= ENTRIES:
@@ -82,7 +84,7 @@ class ListStore:
         return held
 
     def move(self, held: HeldLists, key: str) -> None:
-        """Keep it under the key of the session that serves its owner, found out just now."""
+        """Move an entry to the key of the session that turned out to serve its owner."""
         place = (held.server, held.key, held.answers)
         if key != held.key and self._held.get(place) is held:
             del self._held[place]
@@ -90,7 +92,7 @@ class ListStore:
             self._held.setdefault((held.server, key, held.answers), held)
 
     def drop(self, held: HeldLists) -> None:
-        """Let go of it, and fetch it no more."""
+        """Delete an entry, and cancel its fetch."""
         del self._held[held.server, held.key, held.answers]
         if held.task is not None:
             held.task.cancel()
@@ -101,13 +103,13 @@ class ListStore:
             let_go(entries)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Delete all entries."""
         self._held.clear()
 
     def trim(self, taken: HeldLists | None = None) -> None:
-        """Keep within `OWN_BYTES`: let go of what was not used for longest, but not of `taken`.
+        """Evict the least recently used entries down to `OWN_BYTES`, but not `taken`.
 
-        Lists that several have count once; what is being fetched stays.
+        Lists that several entries share count once; entries that are being fetched stay.
         """
         total = sum({id(held.lists): held.own_bytes for held in self._held.values()}.values())
         holders = Counter(id(held.lists) for held in self._held.values())

@@ -1,4 +1,4 @@
-"""The definitions of one catalog as the bytes that listings are made of, each made once.
+"""The encoded definitions of one catalog, from which listings are built; each is encoded once.
 
 Owns: `ListedBytes`: what of an older catalog is taken over, and which joined lists are kept. Never
 decides what a caller sees.
@@ -27,7 +27,7 @@ _Key = tuple[str, Form, str]
 
 
 class ListedBytes:
-    """What listings of one catalog consist of.
+    """The encoded definitions of one catalog.
 
     Args:
         catalog: whose definitions they are.
@@ -60,8 +60,8 @@ class ListedBytes:
         return data
 
     def tools(self, names: Iterable[str], form: Form, pinned: Collection[str] = ()) -> bytes:
-        """Several tools as JSON items, comma-separated, in the order given; those that are pinned
-        are marked as ones to load always.
+        """Several tools as JSON items, comma-separated, in the order given; pinned ones are marked
+        to be loaded always.
         """
         if not pinned:
             return b",".join([self.tool(name, form) for name in names])
@@ -69,7 +69,7 @@ class ListedBytes:
         return b",".join([self.tool(name, loaded if name in always else form) for name in names])
 
     def all_tools(self, visible: VisibleCatalog, form: Form, pinned: Collection[str] = ()) -> bytes:
-        """Every visible tool likewise, in catalog order; joined once per visible set.
+        """All visible tools likewise, in catalog order; cached per visible set.
 
         Args:
             visible: what the caller sees.
@@ -84,7 +84,7 @@ class ListedBytes:
         return self.once((visible.tools.key, form, "marked" if pinned else "tools"), joined)
 
     def all_of(self, kind: Kind, visible: VisibleCatalog, form: Form) -> bytes:
-        """Every visible prompt, resource, template or skill likewise."""
+        """All visible prompts, resources, templates or skills likewise."""
 
         def joined() -> bytes:
             records: Mapping[str, ListedRecord | ToolRecord] = getattr(self._catalog, kind)
@@ -95,7 +95,7 @@ class ListedBytes:
         return self.once((visible.tools.key, form, kind), joined)
 
     def size_of(self, visible: VisibleCatalog, form: Form, *, estimated: bool = False) -> int:
-        """Bytes of every visible tool as listed; of thousands an estimate from a sample, since
+        """Bytes of all visible tools as listed. For thousands it is estimated from a sample, since
         encoding all would hold the event loop.
 
         Args:
@@ -118,7 +118,7 @@ class ListedBytes:
         return size
 
     def once(self, key: _Key, make: Callable[[], bytes]) -> bytes:
-        """What was made for (visible set, form, what), made now where it is not kept."""
+        """The cached value for (visible set, form, what), made now if it is missing."""
         data = self._joined.get(key)
         if data is None:
             data = make()
@@ -127,7 +127,9 @@ class ListedBytes:
         return data
 
     def _had_by(self, catalog: Catalog) -> dict[Form, dict[str, bytes]]:
-        """What was made of the tools that another catalog has likewise; in any thread."""
+        """Reusable encoded definitions for the tools that another catalog has, too; in
+        any thread.
+        """
         ours, theirs = self._catalog.tools, catalog.tools
         others = replaced(ours, theirs)
         if others is not None:

@@ -1,4 +1,4 @@
-"""Tools by what they are called: a name or a server's name as a query, and names that come near.
+"""Finds tools by name: exact names of tools and servers as queries, and similar names.
 
 Owns: `ToolNames`, over one catalog. Never decides what may be seen: callers say among what.
 """
@@ -34,10 +34,9 @@ _FILLERS = frozenset(("the", "mcp", "server", "servers", "tool", "tools", "use",
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _ToolWords:
-    """One tool: the words of its name, what it is called, what its server is called; none twice.
+    """The words of one tool: of its name, its title and its server's title, none twice.
 
-    Tuples, since a set takes 216 bytes, and words that others have, too, are theirs: among 100,000
-    tools that is 60 MB.
+    Tuples, since a set takes 216 bytes; equal words are shared. That saves 60 MB at 100,000 tools.
     """
 
     tool: ToolRecord
@@ -87,8 +86,8 @@ class ToolNames:
             let_go(table)
 
     def _read(self, known: Mapping[str, _ToolWords], names: Iterable[str]) -> list[str]:
-        """Enter the tools of these names, as they are known where that still holds; the names of
-        those that are called otherwise than before, or were not there.
+        """Add the tools of these names, reusing known words; returns the names whose words are new
+        or differ.
         """
         fresh: list[str] = []
         for name in names:
@@ -102,7 +101,7 @@ class ToolNames:
         return fresh
 
     def _exchange(self, known: Mapping[str, _ToolWords], gone: list[str], fresh: list[str]) -> None:
-        """Take out what is gone and put in what is fresh, each where the catalog has it."""
+        """Remove names and insert others at their place in the catalog."""
         if not gone and not fresh:
             return
         place = {name: number for number, name in enumerate(self._known)}
@@ -122,7 +121,7 @@ class ToolNames:
                     table.pop(called, None)
 
     def called(self, text: str) -> dict[str, str]:
-        """Tools whose own or whose server's name a text is, with why; own names first."""
+        """Tools whose own or whose server's name a text is, with the reason; own names first."""
         if len(text) > _LONGEST:
             return {}
         read = (_words(text), _plain(text))
@@ -137,8 +136,8 @@ class ToolNames:
         return found or self._nearly(_without_fillers(read[-1]))
 
     def _nearly(self, word: str) -> dict[str, str]:
-        """Tools of servers whose name a word is but for what names of products end in: PostgreSQL,
-        postgres.
+        """Tools of servers whose name differs only by a common ending of product names (PostgreSQL,
+        postgres).
         """
         names = [word + ending for ending in _ENDINGS] if len(word) >= _LEAST else []
         names += [
@@ -150,7 +149,7 @@ class ToolNames:
         return {tool: why for name in names for tool in self._servers.get(name, ())}
 
     def nearest(self, name: str, among: Set[str], also: Iterable[str] = ()) -> list[str]:
-        """At most five of `among` that are called most like `name`, best first.
+        """At most five of `among` with the most similar names, best first.
 
         Args:
             name: what was asked for.
@@ -182,7 +181,7 @@ class ToolNames:
 def _gone(
     known: Mapping[str, _ToolWords], records: Mapping[str, ToolRecord], fresh: Iterable[str]
 ) -> list[str] | None:
-    """What is known and holds no more; None: what stays is in another order."""
+    """The known names that do not hold any more; None: the rest is in another order."""
     if [name for name in known if name in records] != [name for name in records if name in known]:
         return None
     again = frozenset(name for name in fresh if name in known)
@@ -203,7 +202,7 @@ def _alike(one: str, other: str) -> float:
 
 
 def _titles(tool: ToolRecord) -> tuple[str, str, str, str]:
-    """All that `_ToolWords` is made of."""
+    """All texts that `_ToolWords` depends on."""
     return tool.original_name, tool.title, tool.server, tool.server_title
 
 
@@ -212,7 +211,7 @@ def _words(text: str) -> list[str]:
 
 
 def _plain(text: str) -> list[str]:
-    """The words as they stand: GitHub is one, though its capitals look like two."""
+    """The words, without splitting at capitals: GitHub is one word."""
     return _WORD.findall(text[:_LONGEST].lower())
 
 

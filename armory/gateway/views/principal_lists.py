@@ -1,4 +1,4 @@
-"""Lists of upstreams that give each principal its own, as single principals have them.
+"""Lists of upstreams that give each principal its own: fetched, cached, compared.
 
 Owns: fetching them, how long they are believed, and telling whose lists changed. Never imports a
 transport.
@@ -68,7 +68,7 @@ class PrincipalLists:
         return len(self._held)
 
     def view_swapped(self, view: View) -> None:
-        """Find out whose lists are private in a new snapshot."""
+        """Determine which upstreams' lists are private in a new snapshot."""
         modes, self._policy = view.settings.personal, view.policy
         before, self._shared = self._shared, view.catalog.servers
         servers = self._shared
@@ -102,8 +102,8 @@ class PrincipalLists:
     # -- requests ----------------------------------------------------------------------------
 
     def has(self, session_id: str | None, principal: str) -> bool:
-        """Whether a caller may have lists to itself: any, the client of this session, or all of the
-        principal with that key.
+        """Whether there may be private lists: of any caller, of the client of this session, or of
+        the principal with that key.
         """
         return bool(self.servers) or session_id in self._own or principal in self._differ
 
@@ -126,8 +126,8 @@ class PrincipalLists:
         self._refresh(held)
 
     def differ(self, server: str, key: str, view: View) -> bool:
-        """The lists changed on a session that all clients of one principal share: they see those
-        of their sessions until these are everybody's again.
+        """The lists changed on a session that all clients of one principal share: from now on they
+        see those, until the lists equal the shared ones again.
 
         Args:
             server: the upstream.
@@ -165,10 +165,10 @@ class PrincipalLists:
         *,
         current: bool,
     ) -> None:
-        """Have a caller's lists at hand.
+        """Fetch a caller's lists before they are needed.
 
-        Lists that were never had are waited for; so are those that may be out of date, if they
-        must be `current`. An upstream that does not give them offers this caller nothing.
+        Lists that were never fetched are waited for; so are those that may be out of date, if they
+        must be `current`. An upstream whose lists cannot be fetched offers this caller nothing.
         """
         now = time.monotonic()
         waits: dict[asyncio.Task[None], HeldLists] = {}
@@ -188,7 +188,7 @@ class PrincipalLists:
                 held.late = held.lists is None
 
     def held(self, owner: Owner, endpoint: Endpoint, answers: int = 0) -> list[HeldLists]:
-        """What a caller has to itself at an endpoint, in the order of the servers' names."""
+        """The private lists of a caller at an endpoint, in the order of the servers' names."""
         servers = self._servers_of(owner)
         if endpoint.transparent:
             servers = servers & {endpoint.name}
@@ -199,7 +199,7 @@ class PrincipalLists:
         return [entry(server, key, owner, answers) for server, key in keys if key]  # "": ours
 
     def _key(self, server: str, owner: Owner) -> str:
-        """As `Pool.key`; also of an upstream that was removed, until the next snapshot."""
+        """As `Pool.key`; also for an upstream that was removed, until the next snapshot."""
         try:
             return self._pool.key(server, owner)
         except UpstreamUnavailable:
@@ -208,7 +208,9 @@ class PrincipalLists:
     # -- news --------------------------------------------------------------------------------
 
     def on_list_changed(self, server: str, key: str) -> None:
-        """The lists on one session changed; on the gateway's own perhaps everybody's did."""
+        """The lists on one session changed; on the gateway's own session the shared
+        ones may have.
+        """
         for held in self._held:
             if held.server == server and key in ("", held.key):
                 held.until = 0.0
@@ -216,7 +218,7 @@ class PrincipalLists:
                     self._refresh(held)
 
     def on_login(self, concerns: Callable[[str, str], bool]) -> None:
-        """Somebody logged in or out: it is shown something else.
+        """Somebody logged in or out, and is offered other lists from now on.
 
         Args:
             concerns: whether it is about this upstream and person.
@@ -234,7 +236,7 @@ class PrincipalLists:
                 self._held.drop(held)
 
     async def close(self) -> None:
-        """Stop fetching."""
+        """Cancel all fetches."""
         fetching = [held.task for held in self._held]
         self._held.clear()
         await tasks.stop(*fetching)
@@ -283,8 +285,8 @@ class PrincipalLists:
         self._held.trim(held)
 
     def _differs_no_more(self, held: HeldLists) -> None:
-        """Whose sessions list what everybody is shown is served like everybody, once a session that
-        said otherwise, and was not asked yet, has become idle.
+        """Serve a principal with the shared lists again if its sessions list the same, once a
+        session that listed something else has become idle without being asked again.
         """
         server, key = held.server, held.key
         of = self._differ.get(key, {})
@@ -306,8 +308,8 @@ def _looked_at(
     shared: ServerLists | None,
     latest: ServerLists | None,
 ) -> tuple[ServerLists, int, frozenset[str], bool]:
-    """The lists, with the entries of others where they are the same; how many of their bytes not
-    everybody has; what differs from before; whether they are what everybody has.
+    """(the lists, sharing equal entries with others; the bytes that are not shared; which lists
+    differ from before; whether all equal the shared ones).
     """
     own = lists.entries
     if latest is not None:

@@ -1,4 +1,4 @@
-"""What one principal is served from, where some upstreams give each its own lists.
+"""The view of one principal, where some upstreams give each principal its own lists.
 
 Owns: `PrincipalView`: how it differs from the view that everybody else has. Never imports a
 transport or retrieval.
@@ -23,7 +23,7 @@ _JOINED_BYTES = 16 << 20
 
 
 class PrincipalView(View):
-    """A view with some upstreams' lists as one principal has them.
+    """A view in which some upstreams' lists are those of one principal.
 
     Args:
         catalog: the snapshot with its lists in it.
@@ -57,12 +57,12 @@ class PrincipalView(View):
         self._searchable = LRUCache[str, VisibleSet](64)
 
     def end(self) -> None:
-        """It is kept no longer: what only it holds ends beside the event loop."""
+        """The view is not cached any more: release its own data beside the event loop."""
         tools = self.catalog.tools
         let_go([tools[name] for name in self.aliases])
 
     def lacks(self, request: ClientRequest) -> str | None:
-        """As `View.lacks`; names the servers of which everybody may know."""
+        """As `View.lacks`; names only servers that everybody may know of."""
         scope, concerns = request.endpoint.scope, self.policy.concerns
         missing = sorted(
             key

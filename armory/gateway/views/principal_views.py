@@ -1,4 +1,4 @@
-"""The views of single principals, where some upstreams give each its own lists: made and kept.
+"""The views of single principals: built and cached.
 
 Owns: which caller is served from which view, and the tools that only single principals have. Never
 imports a transport or retrieval. Bounded everywhere.
@@ -43,7 +43,7 @@ _Parts = tuple[tuple[str, str, int, str], ...]
 
 
 class PlainPrivateTools:
-    """Catalogs without rules, and nothing that is searched."""
+    """Catalogs without rules, not searchable: the default of `Services.private_tools`."""
 
     def build_private(self, lists: Mapping[str, ServerLists], shared: Catalog) -> Catalog:
         """As `PrivateTools.build_private`."""
@@ -54,7 +54,7 @@ class PlainPrivateTools:
 
 
 def room_of(tools: int, own: int, *, size_bytes: int = 0, own_bytes: int = 0) -> int:
-    """How much of `VIEWS` a view takes.
+    """The weight of a view in the cache `VIEWS`.
 
     Args:
         tools: how many it has.
@@ -77,20 +77,20 @@ _Sized = Mapping[str, tuple[ToolRecord, int]]
 
 
 class _Extra(LRUCache[str, tuple[ToolRecord, int]]):
-    """Those that are searched; what came longest ago makes room."""
+    """The private tools that are searchable; the oldest make room."""
 
     def __init__(self) -> None:
         super().__init__(EXTRA_BYTES, lambda sized: max(sized[1], -(-EXTRA_BYTES // EXTRA)))
 
 
 class _Views(LRUCache[_Parts, PrincipalView]):
-    """Views by what they consist of; those that were not used for longest make room."""
+    """A cache of views by their parts; the least recently used make room."""
 
     def __init__(self) -> None:
         super().__init__(VIEWS, _room)
 
     def popitem(self) -> tuple[_Parts, PrincipalView]:
-        """As `LRUCache.popitem`; what only that one holds ends beside the event loop."""
+        """As `LRUCache.popitem`; the view's own data is released beside the event loop."""
         parts, view = super().popitem()
         view.end()
         return parts, view
@@ -98,7 +98,7 @@ class _Views(LRUCache[_Parts, PrincipalView]):
 
 @dataclass(slots=True)
 class _Made:
-    """Views that were made, or are being made, from one view."""
+    """The views that were made, or are being made, from one base view."""
 
     base: View
     views: _Views = field(default_factory=_Views)
@@ -107,7 +107,7 @@ class _Made:
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What one caller's view consists of.
+    """The parts of one caller's view.
 
     Attributes:
         lists: of the upstreams that offer it something else than everybody.
@@ -123,7 +123,7 @@ class _Wanted:
 
 
 class PrincipalViews:
-    """Views of single principals.
+    """The views of single principals.
 
     Args:
         lists: what single principals have to themselves.
@@ -140,13 +140,13 @@ class PrincipalViews:
         self._indexed: frozenset[str] = frozenset()
 
     def view_swapped(self) -> None:
-        """Another view is served: let go of the one before and of what was made from it."""
+        """Another base view is served: drop the views that were made from the old one."""
         made, self._made = self._made, None
         for view in made.views.values() if made is not None else ():
             view.end()
 
     async def prepare(self, request: ClientRequest, *, current: bool) -> None:
-        """Have a caller's lists at hand; those that it will list as they are by now."""
+        """Fetch a caller's lists; those that it is about to list must be current."""
         owner, endpoint, answers = request.owner, request.endpoint, request.answers
         declared = request.client.capabilities
         alone = answers & ~HANDSHAKE
@@ -157,7 +157,7 @@ class PrincipalViews:
     async def view_off_loop(
         self, owner: Owner, endpoint: Endpoint, base: View, answers: int
     ) -> View:
-        """As `view`, but long lists are gone through in a thread, one caller's at a time."""
+        """As `view`, but long lists are processed in a thread, one caller's at a time."""
         wanted = self._wanted(owner, endpoint, base, answers)
         if wanted is None:
             return base
@@ -171,17 +171,17 @@ class PrincipalViews:
         return await asyncio.shield(making)  # others may wait for it, too
 
     async def close(self) -> None:
-        """Stop making views."""
+        """Stop building views."""
         await stop(*self._made.making.values() if self._made is not None else ())
 
     async def index(self) -> None:
-        """Have what only some callers have found by searches; returns when it is, or soon."""
+        """Make private tools searchable; returns when that is done, or will be soon."""
         if self._extra.keys() - self._indexed:
             self._indexed = frozenset(self._extra)
             await self._tools.index_private(tuple(tool for tool, _ in self._extra.values()))
 
     def view(self, owner: Owner, endpoint: Endpoint, base: View, answers: int) -> View:
-        """What a caller is served from.
+        """The view that serves a caller.
 
         Args:
             owner: the caller.
@@ -197,7 +197,7 @@ class PrincipalViews:
         return view or self._keep(made, wanted, *self._make(wanted, made.base))
 
     def _wanted(self, owner: Owner, endpoint: Endpoint, base: View, answers: int) -> _Wanted | None:
-        """None: the caller is served what everybody is."""
+        """The parts of the caller's view; None: it gets the base view."""
         lists: dict[str, ServerLists] = {}
         parts: list[tuple[str, str, int, str]] = []
         missing: dict[str, str] = {}
@@ -246,7 +246,7 @@ class PrincipalViews:
         return view
 
     def _make(self, wanted: _Wanted, base: View) -> tuple[PrincipalView, _Sized]:
-        """The view, and of the tools that only some have as many as are searched; in any thread."""
+        """(the view, its private tools, as many as are searchable); in any thread."""
         shared, lists = base.catalog, wanted.lists
         own = self._tools.build_private(lists, shared)
         aliases: dict[str, str] = {}
@@ -275,6 +275,6 @@ def _sized(tool: ToolRecord) -> tuple[ToolRecord, int]:
 def _merged(
     ours: Mapping[str, R], theirs: Mapping[str, R], place: Mapping[str, int], own: Set[str]
 ) -> dict[str, R]:
-    """All records in the order of the servers; those of `own` servers come from `theirs`."""
+    """All records in the order of the servers; those of the servers in `own` come from `theirs`."""
     kept = {name: record for name, record in ours.items() if record.server not in own}
     return dict(sorted({**kept, **theirs}.items(), key=lambda item: place[item[1].server]))

@@ -1,4 +1,4 @@
-"""Definitions that every client can read, whatever their upstream wrote.
+"""Repairs definitions so that every client can read them, whatever their upstream wrote.
 
 The official SDKs refuse a whole list for one entry that is not as the specification has it: where
 several upstreams share a list, one entry would cost all of them theirs. Owns: what is left out of
@@ -28,7 +28,7 @@ _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\
 
 
 def readable(definition: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
-    """A definition as every client can read it; the same object where nothing is wrong.
+    """A definition that every client can read; the same object where nothing is wrong.
 
     Args:
         definition: of a tool, a prompt, a resource or a resource template.
@@ -45,7 +45,7 @@ def readable(definition: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
 
 
 def _arguments(given: object) -> Mapping[str, Any]:
-    """A schema of arguments, which are always an object."""
+    """A schema of arguments, which must be an object."""
     schema = _schema(given)
     if schema is _OUT:
         return {"type": "object"}
@@ -61,7 +61,7 @@ def _where(holds: Callable[[Any], bool]) -> _Mend:
 
 
 def _list(mend: _Mend) -> _Mend:
-    """A list whose items are mended; those that cannot be are left out."""
+    """A list with repaired items; those beyond repair are left out."""
 
     def mended(value: Any) -> Any:
         if not isinstance(value, list):
@@ -75,7 +75,7 @@ def _list(mend: _Mend) -> _Mend:
 
 
 def _object(members: Mapping[str, _Mend], *needed: str) -> _Mend:
-    """An object some of whose members are known; without those that it needs it is left out."""
+    """An object with repaired members; left out where a required one is missing."""
 
     def mended(value: Any) -> Any:
         if not isinstance(value, dict):
@@ -92,7 +92,7 @@ def _object(members: Mapping[str, _Mend], *needed: str) -> _Mend:
 
 
 def _properties(value: Any) -> Any:
-    """Schemas by name; where one is none, anything holds."""
+    """Schemas by name; an invalid one becomes `true`."""
     if not isinstance(value, dict):
         return _OUT
     given = cast("dict[str, Any]", value)
@@ -102,16 +102,16 @@ def _properties(value: Any) -> Any:
 
 
 def _results(value: Any) -> Any:
-    """A schema of results. The TypeScript SDK of the handshake era compiles those of a whole list,
-    and ends at the first that it cannot: such a one is left out.
+    """A schema of results. The TypeScript SDK of the handshake era compiles all schemas of a list,
+    and fails at the first bad one: such a schema is left out.
     """
     schema = _schema(value)
     return schema if schema is _OUT or _compiles(schema) else _OUT
 
 
 def _compiles(schema: Mapping[str, Any]) -> bool:
-    """Whether it is of types that there are, and refers to what is there. A very large one is
-    taken to be: looking through all that upstreams may write would hold up others for seconds.
+    """Whether its types and references exist. A very large schema is assumed to compile: checking
+    it would hold the event loop for seconds.
     """
     if not _has_few_values(schema):
         return True
@@ -126,7 +126,7 @@ def _compiles(schema: Mapping[str, Any]) -> bool:
 
 
 def _has_few_values(schema: Mapping[str, Any]) -> bool:
-    """Whether a schema has at most `_FEW_VALUES`, at any depth; no more are counted."""
+    """Whether a schema has at most `_FEW_VALUES` values, at any depth; counting stops there."""
     seen, open_ones = 0, [iter(schema.values())]
     while open_ones:
         for value in open_ones[-1]:
@@ -145,7 +145,7 @@ def _has_few_values(schema: Mapping[str, Any]) -> bool:
 
 
 def _leads(schema: Mapping[str, Any], ref: str) -> bool:
-    """Whether a reference leads anywhere in a schema."""
+    """Whether a reference resolves within a schema."""
     outside, _, pointer = ref.partition("#")
     if outside and outside != schema.get("$id"):
         return False
@@ -162,8 +162,8 @@ def _leads(schema: Mapping[str, Any], ref: str) -> bool:
 
 
 def _place(step: str) -> int:
-    """A place in a list, as a pointer names it; past all of them where it names none: of very many
-    digits Python makes no number.
+    """The index that a step of a JSON pointer names; beyond any list where it is none (Python
+    refuses to convert thousands of digits).
     """
     return int(step) if step.isdecimal() and len(step) <= _DIGITS else sys.maxsize
 

@@ -1,4 +1,4 @@
-"""What a view looks up of its catalog's tools, made from the last view's where most is the same.
+"""Lookup tables over a catalog's tools, derived from the previous view's where most is the same.
 
 Owns: `ToolTables`. Never imports a view, a policy or a transport.
 """
@@ -16,7 +16,7 @@ from armory.threads import Table
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ToolTables:
-    """Of the tools of one catalog.
+    """Lookup tables over the tools of one catalog.
 
     Attributes:
         tools: by exposed name.
@@ -34,7 +34,7 @@ class ToolTables:
 
     @classmethod
     def of(cls, catalog: Catalog, before: ToolTables | None = None) -> ToolTables:
-        """The tables of a catalog; `before`: of another one."""
+        """The tables of a catalog, reusing those `before`."""
         tools = catalog.tools
         others = None if before is None else replaced(before.tools, tools)
         if before is None or others is None:
@@ -60,7 +60,7 @@ class ToolTables:
 
 
 def _apps(tools: Mapping[str, ToolRecord], before: ToolTables | None) -> frozenset[str]:
-    """Those that models may not call; only new records are looked into."""
+    """The tools that models may not call; only new records are inspected."""
     if before is None:
         return frozenset(name for name, tool in tools.items() if not for_models(tool))
     known, apps = before.tools, before.apps

@@ -1,4 +1,4 @@
-"""One snapshot ready to serve: catalog, policy and settings, with what is made of them once.
+"""One snapshot prepared for serving: catalog, policy, settings, and what is derived from them.
 
 Owns: `View`, swapped whole whenever one of the three changes. Never imports retrieval or a
 transport; decides nothing about queries.
@@ -37,7 +37,7 @@ _VISIBLE_KEPT = 10_000
 
 
 class View:
-    """What the gateway serves right now.
+    """What the gateway serves at one moment.
 
     Args:
         catalog: the snapshot.
@@ -88,7 +88,7 @@ class View:
         return ALL if kind == "all" else self._endpoints.get((kind, name))
 
     def endpoint_for(self, principal: Principal, kind: str, name: str) -> Endpoint | None:
-        """The same for a caller: one of which it may see nothing is not there."""
+        """The same for a caller; None as well where the caller may see nothing of it."""
         endpoint = self.endpoint(kind, name)
         if endpoint is None or kind == "all" or not self.policy.restricts:
             return endpoint
@@ -105,7 +105,7 @@ class View:
         return self.settings.sets.get(endpoint.name) if endpoint.kind == "set" else None
 
     def visible(self, request: ClientRequest) -> VisibleCatalog:
-        """What the caller sees at its endpoint."""
+        """The visible set of the caller at its endpoint."""
         return self.policy.visible_catalog(self.catalog, request.principal, request.endpoint.scope)
 
     def servers(self, endpoint: Endpoint) -> Mapping[str, ServerLists]:
@@ -140,7 +140,7 @@ class View:
         return [key for key in self.catalog.servers if self.may_use(principal, ALL, key)]
 
     def servers_told(self, request: ClientRequest) -> Mapping[str, ServerLists]:
-        """The upstreams of its endpoint that a caller may hear of.
+        """The upstreams of its endpoint that a caller may know of.
 
         Those of which it sees something, and those of which it may once they list anything, or list
         something for this caller.
@@ -158,7 +158,7 @@ class View:
         return {key: lists for key, lists in servers.items() if told(key, lists)}
 
     def sees_whole(self, asker: ClientRequest | Subscription) -> bool:
-        """Whether policy bars nothing that the caller's endpoint has."""
+        """Whether policy hides nothing of the endpoint from the caller."""
         if not self.policy.restricts:
             return True
         scope = asker.endpoint.scope
@@ -176,7 +176,7 @@ class View:
     def _kinds(
         self, visible: VisibleCatalog
     ) -> tuple[tuple[Mapping[str, ListedRecord | ToolRecord], Collection[str]], ...]:
-        """All that is listed, kind by kind, and the names in it that are visible."""
+        """All entries of each kind, with the visible names among them."""
         catalog = self.catalog
         return (
             (catalog.tools, visible.tools.names),
@@ -187,7 +187,7 @@ class View:
         )
 
     def info(self, endpoint: Endpoint) -> Raw:
-        """`serverInfo` as an endpoint gives it: the upstream's own on the transparent one."""
+        """`serverInfo` of an endpoint: the upstream's own on the transparent one."""
         if endpoint.transparent:
             lists = self.catalog.servers.get(endpoint.name)
             if lists is not None and lists.info:
@@ -197,11 +197,11 @@ class View:
     # -- resolving ---------------------------------------------------------------------------
 
     def tool_at(self, server: str, original: str) -> ToolRecord | None:
-        """The tool that a server calls `original`, whoever may see it."""
+        """The tool with the original name `original` of a server, whoever may see it."""
         return self.tables.originals.get((server, original))
 
     def prompt_at(self, server: str, original: str) -> ListedRecord | None:
-        """The prompt that a server calls `original`, whoever may see it."""
+        """The prompt with the original name `original` of a server, whoever may see it."""
         return self._prompts.get((server, original))
 
     def tool(self, request: ClientRequest, name: str) -> ToolRecord | None:
@@ -261,11 +261,11 @@ class View:
         return pinned
 
     def lacks(self, request: ClientRequest) -> str | None:
-        """What the caller should be shown and cannot be at the moment, in words."""
+        """A text about what the caller should see and cannot at the moment."""
         return None
 
     def lists_failure(self, server: str) -> str:
-        """Why a caller's own lists of an upstream could not be fetched; "": nothing is wrong."""
+        """Why a caller's own lists of an upstream could not be fetched; "": no failure."""
         return ""
 
     # -- searching ---------------------------------------------------------------------------
@@ -277,7 +277,8 @@ class View:
         return ToolNames(self.catalog, before)
 
     def searchable(self, visible: VisibleCatalog, *, kept: bool = True) -> VisibleSet:
-        """What a search may find, in the names of the index: what models may call.
+        """The tools that a search may find (those that models may call), by their names in the
+        index.
 
         Args:
             visible: what the caller sees.
@@ -296,7 +297,7 @@ class View:
         return found
 
     def with_skills(self, searched: VisibleSet, visible: VisibleCatalog) -> VisibleSet:
-        """The same with the skills that the caller sees; made once per visible set."""
+        """The same with the skills that the caller sees; cached per visible set."""
         found = self._with_skills.get(searched.key) if searched.key else None
         if found is None:
             found = VisibleSet(searched.names | visible.skills, f"{searched.key}/skills")
@@ -305,22 +306,22 @@ class View:
         return found
 
     def nearest(self, request: ClientRequest, name: str, also: Iterable[str]) -> list[str]:
-        """The names that the caller may give and that come nearest to one that is unknown."""
+        """The names most similar to an unknown one, of those that the caller may use."""
         seen = self.visible(request).tools.names - self.tables.apps
         return self.names.nearest(name, seen, also)
 
     def common(self, visible: VisibleCatalog) -> VisibleSet:
-        """The part of it that every caller has alike."""
+        """The part of the visible set that all callers have in common."""
         return self.searchable(visible)
 
     def named(self, selection: Selection) -> Selection:
-        """What was found, in the names of this view."""
+        """The search result in the names of this view."""
         return selection
 
     # -- what a listing needs besides --------------------------------------------------------
 
     def search_json(self, request: ClientRequest, *, call_tool: bool) -> bytes:
-        """The definition of `search_tools` for what the caller sees; made once per visible set."""
+        """The definition of `search_tools` for what the caller sees; cached per visible set."""
         visible = self.visible(request)
 
         def made() -> bytes:
@@ -332,7 +333,7 @@ class View:
         return self.listed.once(key, made)
 
     def cache_fields(self, method: str, request: ClientRequest) -> tuple[int, str]:
-        """(`ttlMs`, `cacheScope`) of an unfiltered list: what upstreams grant that it may know."""
+        """(`ttlMs`, `cacheScope`) of an unfiltered list, from what its upstreams allow."""
         servers, policy = self.servers(request.endpoint), self.policy
         if not policy.restricts:
             return granted(servers.values(), method)

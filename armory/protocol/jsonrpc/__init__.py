@@ -1,4 +1,4 @@
-"""The JSON-RPC envelope: opened one level, values and ids stay the bytes that came.
+"""The JSON-RPC envelope, decoded one level deep: values and ids stay the original bytes.
 
 Owns: the names that rooms use. What clients send is read here, strictly; what upstreams send is
 read by `upstream_messages`, which saves what it can.

@@ -1,4 +1,4 @@
-"""Error objects of JSON-RPC: written, and read as far as they can be.
+"""JSON-RPC error objects: encoding, and decoding as far as possible.
 
 Owns: `ErrorObject`. Never imports a transport.
 """
@@ -63,8 +63,8 @@ def error(code: int, message: str, data: Any = None) -> Raw:
 
 
 def error_of(error: Raw) -> ErrorObject:
-    """Code, message and data of an error object, as far as they can be read; of long data none, of
-    a long message the beginning.
+    """Code, message and data of an error object, as far as they can be decoded; long data is
+    dropped, a long message cut.
     """
     try:
         found = _error.decode(error)
@@ -78,8 +78,8 @@ def error_of(error: Raw) -> ErrorObject:
 
 
 def well_formed(said: Raw) -> Raw:
-    """A server's error as it came if it is an error object, else one with what came as its `data`:
-    clients of SDKs drop an answer with `"error": "no such user"` and wait until their time is up.
+    """A server's error, as it came if it is a valid error object, else wrapped into one as its
+    `data`: SDKs drop an answer with `"error": "no such user"` and wait until the time-out.
     """
     if len(memoryview(said)) > _DATA_BYTES:
         return said
@@ -91,7 +91,7 @@ def well_formed(said: Raw) -> Raw:
 
 
 def _message_of(said: Raw) -> str:
-    """What a server says where its error is no error object."""
+    """The message of a server's error that is no valid error object."""
     try:
         message = text_or_none(said) or _message.decode(said).message
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):

@@ -1,4 +1,4 @@
-"""What clients send: one message, opened one level, values and ids the bytes that came.
+"""Decodes messages of clients one level deep; values and ids stay the original bytes.
 
 Owns: the decoding of messages and of their params. It is strict: whoever sends something wrong is
 told so under the id that they gave. Never imports a transport.
@@ -43,7 +43,7 @@ _VERSION_BYTES = 20
 
 
 class Message(msgspec.Struct, gc=False):
-    """One message; members that did not come are UNSET."""
+    """One message; absent members are UNSET."""
 
     jsonrpc: Raw | UnsetType = UNSET
     id: Raw | UnsetType = UNSET
@@ -54,17 +54,17 @@ class Message(msgspec.Struct, gc=False):
 
     @property
     def is_request(self) -> bool:
-        """A method and an id."""
+        """Whether it has a method and an id."""
         return self.method is not UNSET and self.id is not UNSET
 
     @property
     def is_notification(self) -> bool:
-        """A method without an id."""
+        """Whether it has a method and no id."""
         return self.method is not UNSET and self.id is UNSET
 
     @property
     def key(self) -> bytes:
-        """The id as bytes: a string and a number that look alike stay different."""
+        """The id as bytes: a string and a number that look alike differ."""
         return b"" if self.id is UNSET else bytes(memoryview(self.id))
 
 
@@ -73,7 +73,7 @@ _id = msgspec.json.Decoder(str | int)
 
 
 def decode(body: bytes | Raw) -> Message:
-    """One message; before the first one some programs write a byte order mark.
+    """Decode one message; a byte order mark, which some programs write first, is skipped.
 
     Raises:
         Malformed: it is none.
@@ -94,7 +94,7 @@ def decode(body: bytes | Raw) -> Message:
 
 
 def decoding(body: bytes | Raw) -> Generator[None, None, Message]:
-    """As `decode`, of a large one, in steps.
+    """As `decode`, for a large message, in steps.
 
     Raises:
         Malformed: it is none.
@@ -151,7 +151,7 @@ def _checked(message: Message) -> Message:
 
 
 def begun(head: bytes) -> Message | None:
-    """The message that begins with these bytes, its params left out. None where the params do not
+    """The message that begins with these bytes, without its params. None where the params do not
     begin within them, or its id is not valid.
     """
     before, found, _ = head[:BEGINNING_BYTES].partition(_PARAMS)
@@ -209,8 +209,8 @@ def _is_version(said: Raw | UnsetType) -> bool:
 
 
 def _answers_nothing(message: Message) -> bool:
-    """Whether it is an error that names no request. Answering one with another would go on for ever
-    between two peers that both do.
+    """Whether it is an error without an id. Answering it with another error would never end between
+    two peers that both do so.
     """
     if message.method is not UNSET or message.result is not UNSET or message.error is UNSET:
         return False

@@ -1,4 +1,4 @@
-"""Messages as they go on the wire, a large one in parts.
+"""Encodes messages, large ones in parts.
 
 Owns: their encoding. Never imports a transport.
 """
@@ -30,34 +30,34 @@ class _Notification(msgspec.Struct, gc=False, omit_defaults=True):
 
 
 def response(id: bytes, result: bytes | Raw) -> bytes:
-    """A result as it goes on the wire."""
+    """A result response."""
     return b"".join(response_parts(id, (memoryview(result),)))
 
 
 def response_parts(
     id: bytes, result: tuple[bytes | memoryview, ...]
 ) -> tuple[bytes | memoryview, ...]:
-    """The same in parts: a join copies at memory speed, bytes formatting byte by byte."""
+    """The same in parts: joining copies at memory speed, bytes formatting byte by byte."""
     return b'{"jsonrpc":"2.0","id":', id, b',"result":', *result, b"}"
 
 
 def error_response(id: bytes, error: bytes | Raw) -> bytes:
-    """An error object as it goes on the wire."""
+    """An error response."""
     return b"".join((b'{"jsonrpc":"2.0","id":', id, b',"error":', memoryview(error), b"}"))
 
 
 def notification(method: str, params: Mapping[str, Raw] | None) -> bytes:
-    """A notification as it goes on the wire; None: it has no `params`."""
+    """A notification; None: without `params`."""
     return encode(_Notification("2.0", method, params))
 
 
 def request(id: int | str, method: str, params: Mapping[str, Raw]) -> bytes:
-    """A request as it goes on the wire."""
+    """A request."""
     return encode(_Request("2.0", id, method, params))
 
 
 class Parted:
-    """A large message in parts; its length is that of all of them, in bytes.
+    """A large message in parts; its length is the sum of theirs, in bytes.
 
     Args:
         parts: in order; nobody changes them any more.
@@ -75,7 +75,7 @@ class Parted:
 
 
 def request_in_parts(id: int | str, method: str, params: Mapping[str, Raw]) -> Parted:
-    """As `request`; large members of `params` are parts of their own, small ones share some."""
+    """As `request`; large members of `params` are parts of their own, small ones share a part."""
     parts: list[Part] = []
     short: list[Part] = [
         b'{"jsonrpc":"2.0","id":%b,"method":%b,"params":{' % (encode(id), encode(method))

@@ -1,1 +1,1 @@
-"""What JSON can be told from its bytes, a piece at a time, without decoding it."""
+"""Properties of JSON that can be read off its bytes piece by piece, without decoding it."""

@@ -1,4 +1,4 @@
-"""How deep JSON is nested, told from its bytes in passes whose work grows with their number alone.
+"""The nesting depth of JSON, measured on its bytes in linear time.
 
 Owns: measuring and cutting. Opens nothing, so neither depth nor a broken text costs more. Never
 imports the protocol or a transport.
@@ -35,13 +35,13 @@ def deeper_than(data: bytes, limit: int) -> bool:
 def pieces_deeper_than(data: bytes, limit: int) -> Iterator[bool]:
     """As `deeper_than`, for each piece of at most `PIECE_BYTES`, up to the first that is too deep.
 
-    Nothing is told of what has no more brackets than the limit allows.
+    Yields nothing where there are no more brackets than the limit allows.
     """
     return DepthScan(limit).feed(data)
 
 
 class DepthScan:
-    """Tells whether what arrives bit by bit is nested too deep, at the first piece that shows it.
+    """Detects JSON that is nested too deep while it arrives, at the first piece that shows it.
 
     Args:
         limit: levels of objects and arrays that are allowed.
@@ -54,9 +54,10 @@ class DepthScan:
         self._depth, self._quoted, self._escaped = 0, False, False
 
     def feed(self, data: bytes) -> Iterator[bool]:
-        """What comes next; for each piece that is looked at closely whether it is too deep.
+        """Scan the next bytes; for each piece that is scanned closely, whether it is too deep.
 
-        Ends with the first that is. Up to as many brackets as there may be levels, nothing is.
+        Ends with the first that is. Yields nothing until there are more brackets than allowed
+        levels.
         """
         waiting = self._waiting
         if waiting is None:
@@ -91,7 +92,7 @@ class DepthScan:
 
 
 def _fewer_brackets(data: bytes, left: int) -> int:
-    """`left` less the brackets that open in it, be they structure or text; -1 where it has more."""
+    """`left` less the opening brackets in it (in strings, too); -1 where it has more."""
     if len(data) < _LARGE_BYTES:
         return max(left - data.count(b"{") - data.count(b"["), -1)
     for bracket in (b"{", b"["):
@@ -129,8 +130,8 @@ def cutting(data: bytes, limit: int) -> Generator[None, None, bytes]:
 def item_ends(
     data: bytes | memoryview, begin: int, piece_bytes: int = PIECE_BYTES
 ) -> Iterator[int | None]:
-    """Where items of an array end, piece by piece: the last comma between two of them in each; None
-    for one that has none.
+    """Where items of an array end, piece by piece: the last comma between two items in each; None
+    for a piece without one.
 
     Args:
         data: JSON.
@@ -154,7 +155,7 @@ def item_ends(
 
 
 def levels_at_last_comma(piece: bytes) -> tuple[int, int, bytes] | None:
-    """The last comma that stands in no text: where, how many levels that were open before the piece
+    """The last comma outside strings: its position, how many levels that were open before the piece
     are closed there, and which brackets are open since. None: there is none.
 
     Args:
@@ -176,19 +177,21 @@ def levels_at_last_comma(piece: bytes) -> tuple[int, int, bytes] | None:
 
 
 def _piece(data: bytes | memoryview, begin: int, size: int) -> bytes:
-    """So many bytes of JSON from `begin` on; what is escaped goes with its escape."""
+    """`size` bytes of JSON from `begin` on, extended to the end of an escape."""
     piece = bytes(data[begin : begin + size])
     escapes = (len(piece) - len(piece.rstrip(b"\\"))) % 2
     return bytes(data[begin : begin + size + 1]) if escapes else piece
 
 
 def without_escapes(piece: bytes) -> bytes:
-    """The same with spaces in place of what could hide a quote, or look like one."""
+    """The same with spaces in place of escapes that could hide a quote or look like one."""
     return piece.replace(b"\\\\", b"  ").replace(b'\\"', b"  ")
 
 
 def _depth(plain: bytes, quoted: bool = False) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
-    """Levels that are open after each byte of JSON without escapes; begun in a string or not."""
+    """The number of open levels after each byte of JSON without escapes; begun inside a string or
+    not.
+    """
     import numpy as np
 
     given = np.frombuffer(plain, np.uint8)

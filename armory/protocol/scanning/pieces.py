@@ -1,4 +1,4 @@
-"""Long JSON taken a piece at a time, so that whoever reads it can let others go first.
+"""Splits long JSON into pieces, so that its readers can yield to others in between.
 
 Owns: finding places where an array can be split, and copying. Never imports the protocol or a
 transport.
@@ -29,9 +29,9 @@ _texts = msgspec.json.Decoder(list[str]).decode
 
 
 def items_in_pieces(raw: Raw | bytes, piece: int = PIECE_BYTES) -> Iterator[list[Raw]]:
-    """The items of a JSON array, each verbatim, in lists of some `piece` bytes each.
+    """The items of a JSON array, each verbatim, in lists of about `piece` bytes.
 
-    An empty list where no whole item was found in so many.
+    An empty list where no whole item ends within that size.
 
     Raises:
         msgspec.DecodeError: not an array (or not JSON); perhaps after some pieces.
@@ -40,7 +40,7 @@ def items_in_pieces(raw: Raw | bytes, piece: int = PIECE_BYTES) -> Iterator[list
 
 
 def texts_in_pieces(raw: Raw | bytes, piece: int = PIECE_BYTES) -> Iterator[list[str]]:
-    """The same of an array of strings.
+    """The same for an array of strings.
 
     Raises:
         msgspec.DecodeError: not an array of strings; perhaps after some pieces.
@@ -49,7 +49,7 @@ def texts_in_pieces(raw: Raw | bytes, piece: int = PIECE_BYTES) -> Iterator[list
 
 
 def in_bytes(raw: Raw | bytes) -> bytes:
-    """JSON as bytes, copied without keeping the interpreter."""
+    """JSON as bytes, copied without holding the GIL."""
     view = memoryview(raw)
     pieces = (view[at : at + PIECE_BYTES] for at in range(0, len(view), PIECE_BYTES))
     return b"".join([bytes(piece) for piece in pieces])

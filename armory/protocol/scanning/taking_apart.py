@@ -1,4 +1,4 @@
-"""Long objects and arrays, taken apart one member or item at a time.
+"""Splits long objects and arrays, one member or item at a time.
 
 Owns: `few_members`, `few_items_of`, and giving up where there are too many: a decoder would make
 all of them before they could be counted; `named_members`, of however many. Never imports the
@@ -51,7 +51,7 @@ _text = msgspec.json.Decoder(str)
 
 
 class TooWide(msgspec.DecodeError):
-    """It has more members, items or values than are opened."""
+    """It has more members, items or values than are decoded."""
 
 
 def few_members(view: memoryview) -> Generator[None, None, dict[str, Raw]]:
@@ -193,7 +193,7 @@ def _verbatim(view: memoryview, at: int, end: int) -> Raw:
 
 
 def _ended(view: memoryview, at: int, closing: int) -> Generator[None, None, None]:
-    """See that all ends at `at`.
+    """Check that nothing follows `at`.
 
     Raises:
         msgspec.DecodeError: it does not.

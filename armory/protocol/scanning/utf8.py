@@ -1,4 +1,4 @@
-"""Whether long JSON is UTF-8: values that pass as bytes are checked nowhere else.
+"""Checks that long JSON is UTF-8; values that pass as bytes are checked nowhere else.
 
 Owns: looking through it in pieces. Never imports the protocol or a transport.
 """
@@ -12,7 +12,7 @@ PIECE_BYTES = 64 * 1024
 
 
 def checking(data: bytes | bytearray | memoryview) -> Generator[None, None, None]:
-    """Look through it, a piece in a step.
+    """Check it, one piece in each step.
 
     Raises:
         UnicodeDecodeError: it is none; positions are those within a piece.

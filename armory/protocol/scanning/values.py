@@ -1,4 +1,4 @@
-"""Where a long JSON value ends, found in steps: a parser would go through all of it in one go.
+"""Finds the end of a long JSON value in steps; a parser would process all of it at once.
 
 Owns: `value_end`, `run_end`, `unmatched`, `at_once`. Never imports the protocol or a transport.
 
@@ -48,7 +48,7 @@ _skipped = msgspec.json.Decoder(Raw).decode
 
 
 def at_once(steps: Generator[None, None, _T]) -> _T:
-    """What the steps come to, taken without a pause."""
+    """The result of the steps, taken without a pause."""
     while True:
         try:
             next(steps)
@@ -116,7 +116,7 @@ def _long_end(piece: bytes) -> tuple[int, _Rest] | None:
 
 
 def _text_end(view: memoryview, at: int, piece_bytes: int) -> Generator[None, None, int]:
-    """Where the text ends, in which `at` is: its quote."""
+    """The position of the closing quote of the string that contains `at`."""
     while at < len(view):
         part = bytes(view[at : at + piece_bytes + BEYOND_BYTES])
         part = part[: piece_end(part, 0, piece_bytes)]

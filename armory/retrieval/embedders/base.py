@@ -31,7 +31,7 @@ def encodable(texts: Sequence[str]) -> list[str]:
 
 
 def unit_rows(vectors: ArrayLike, count: int, dimension: int, identity: str) -> FloatArray:
-    """Check and normalise what a model gave.
+    """Validate and normalise the vectors of a model.
 
     Args:
         vectors: (n, d) numbers.
@@ -65,7 +65,7 @@ def unit_rows(vectors: ArrayLike, count: int, dimension: int, identity: str) -> 
 
 
 def vector_of(blob: bytes | str, dimension: int) -> FloatArray | None:
-    """(d,) float32 from little-endian bytes; None where they are no vector of this dimension."""
+    """(d,) float32 from little-endian bytes; None if they are not a vector of this dimension."""
     if not isinstance(blob, bytes) or len(blob) != 4 * dimension:
         return None
     vector = np.frombuffer(blob, "<f4").astype(np.float32)

@@ -1,4 +1,5 @@
-"""Vectors of queries, kept in memory and in a shared store; equal queries at once embed once.
+"""Caches query vectors in memory and in a shared store; simultaneous equal queries are embedded
+once.
 
 Owns: the wrapper that caches and coalesces query embeddings. Never imports a model or an index.
 """
@@ -42,7 +43,8 @@ class ByteStore(Protocol):
 
 
 class CachedEmbedder:
-    """An embedder whose query vectors are remembered; the same text asked twice at once runs once.
+    """Caches the query vectors of another embedder; the same text asked twice at once is embedded
+    once.
 
     Args:
         inner: the embedder.
@@ -79,7 +81,7 @@ class CachedEmbedder:
 
     @property
     def english_only(self) -> bool:
-        """Whether the inner embedder says that it reads English alone."""
+        """Whether the inner embedder reads only English."""
         return isinstance(self.inner, LanguageBound) and self.inner.english_only
 
     async def embed_documents(self, texts: Sequence[str]) -> FloatArray:
@@ -91,7 +93,7 @@ class CachedEmbedder:
         return await self.embed_passages([Passage(text) for text in texts])
 
     async def embed_passages(self, passages: Sequence[Passage]) -> FloatArray:
-        """(n, d) float32 unit rows: of whole queries and of parts of them.
+        """(n, d) float32 unit rows, of whole queries and of parts of them.
 
         A part is read in its context where the inner embedder can (`ports.ClauseReader`), else by
         itself.
@@ -120,7 +122,7 @@ class CachedEmbedder:
         return np.stack([known[passage] for passage in passages])
 
     async def aclose(self) -> None:
-        """Close the inner embedder; running computations are given up."""
+        """Close the inner embedder; running computations are abandoned."""
         await self._tasks.stop()
         await self.inner.aclose()
 
@@ -167,7 +169,9 @@ class CachedEmbedder:
         return found
 
     def _place(self, passage: Passage) -> Passage | str:
-        """Under what its vector is kept: a long text would take more memory than that."""
+        """The cache key of a passage; a hash for long texts, which would take more memory than the
+        vector.
+        """
         return passage if len(passage.text) <= _KEPT_CHARS else self._key(passage)
 
     def _key(self, passage: Passage) -> str:

@@ -1,4 +1,4 @@
-"""The embedder that ships: a small transformer as int8 ONNX; no download, no torch, no key.
+"""The built-in embedder: a small transformer as int8 ONNX; no download, no torch, no key.
 
 Owns: onnxruntime and `tokenizers`, threads and batches. Never imports an index or anything above
 retrieval.

@@ -1,4 +1,4 @@
-"""Embeddings of any API that speaks OpenAI's protocol.
+"""Embeddings from any API compatible with OpenAI's.
 
 Owns: the client, batches by number and tokens, retries, cost. One of the two files that import
 `openai`. Never imports an index.
@@ -48,7 +48,7 @@ _OPENAI = "https://api.openai.com/v1"
 
 @dataclass(slots=True)
 class Cost:
-    """What was spent so far.
+    """The cost so far.
 
     Attributes:
         requests: answered requests.
@@ -128,7 +128,7 @@ class OpenAIEmbedder:
         return await self._embed(texts, self._retries)
 
     async def embed_queries(self, texts: Sequence[str]) -> FloatArray:
-        """(n, d) float32 unit rows; one further attempt only, because somebody waits."""
+        """(n, d) float32 unit rows; retried only once, because a caller waits."""
         return await self._embed(texts, min(self._retries, 1))
 
     async def aclose(self) -> None:

@@ -1,4 +1,4 @@
-"""What is known of the models that OpenAI sells.
+"""Facts about OpenAI's embedding models.
 
 Owns: their dimensions and prices. Never imports the client: a configuration is checked without it.
 """

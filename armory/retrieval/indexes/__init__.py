@@ -1,1 +1,1 @@
-"""Indexes: where vectors live and are searched, one store a file."""
+"""Vector indexes, one store in each file."""

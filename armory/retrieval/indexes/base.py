@@ -1,4 +1,4 @@
-"""What indexes share: several vectors a tool reduced to its best, statistics over tools.
+"""Shared by all indexes: the best of several vectors of a tool, statistics over tools.
 
 Owns: `Segments`, `statistics`, checks. The Protocol is `armory.retrieval.ports.VectorIndex`.
 Never imports a store.

@@ -113,7 +113,7 @@ class ExactIndex:
         return self._view
 
     async def aclose(self) -> None:
-        """Nothing is held outside memory."""
+        """Nothing: it holds no resources."""
 
     def _build(
         self, rows: tuple[Row, ...], changed: Mapping[str, FloatArray]

@@ -135,7 +135,7 @@ def _cosine(held: _Held, queries: FloatArray, rows: IntArray) -> FloatArray:
 
 
 class FaissIndex:
-    """In process; see the file.
+    """A FAISS index in this process.
 
     Args:
         hnsw_above: vectors above which a graph replaces the scan. A graph finds nearly all of the
@@ -171,12 +171,12 @@ class FaissIndex:
         return view
 
     async def settled(self) -> None:
-        """Wait until no graph is growing."""
+        """Wait until no graph is being built."""
         while self._growing is not None and not self._growing.done():
             await asyncio.wait([self._growing])
 
     async def aclose(self) -> None:
-        """Nothing is held outside memory; a growing graph is given up."""
+        """Abandon a graph that is being built; nothing else is held."""
         self._closed = True
         await self.settled()
 

@@ -1,4 +1,4 @@
-"""The vectors of a large catalog, and beside them the few that came since.
+"""The vectors of a large catalog in two layers: most, and the few that were added since.
 
 Owns: `Layers`: one state of all vectors, the next one at the cost of what changed. Never imports
 an index, an embedder or a ranker.

@@ -1,4 +1,4 @@
-"""Reaching Qdrant: the client library on threads, and what searches ask straight over HTTP.
+"""Access to Qdrant: the client library on threads, and searches directly over HTTP.
 
 Owns: both ways, their time limits, every failure as a `BackendError`. What is asked is `qdrant`'s,
 `qdrant_points`' and `qdrant_view`'s knowledge. Never imports an embedder or a ranker.
@@ -34,11 +34,11 @@ _MISSING = 404
 
 
 class Missing(BackendError):
-    """The collection is not there."""
+    """The collection does not exist."""
 
 
 class Access:
-    """The client behind its own threads.
+    """The client, used from its own threads.
 
     Args:
         client: for everything but searches.
@@ -91,7 +91,7 @@ class Access:
 
 
 class Searches:
-    """What a search asks of one collection, on the event loop.
+    """The search requests to one collection, on the event loop.
 
     Args:
         url: of the server, as the client library takes it.
@@ -189,13 +189,13 @@ def proxied(url: str) -> bool:
 
 
 def silent(where: str, error: Exception) -> BackendError:
-    """What is said of a server that gives no answer."""
+    """The message for a server that does not answer."""
     why = str(error) or "no answer in time"
     return BackendError(f"Qdrant at {where} does not answer: {why}")
 
 
 def answered(where: str, status: int, content: bytes) -> BackendError:
-    """What is said of an answer that is a refusal."""
+    """The message for an error response."""
     hint = "; check tool_rag.qdrant.api_key" if status in (401, 403) else ""
     text = f"HTTP {status}: {content.decode('utf-8', 'replace')[:300]}"
     kind = Missing if status == _MISSING else BackendError
@@ -203,7 +203,7 @@ def answered(where: str, status: int, content: bytes) -> BackendError:
 
 
 def no_answer(where: str) -> BackendError:
-    """What is said of an answer that Qdrant does not give."""
+    """The message for a response that is not Qdrant's."""
     return BackendError(
         f"Qdrant at {where} sent something that is no answer; is it a Qdrant server?"
     )

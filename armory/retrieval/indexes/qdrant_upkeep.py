@@ -1,4 +1,4 @@
-"""Keeping a shared Qdrant server tidy: what is used stays, what nobody uses any more goes.
+"""Keeping a shared Qdrant server tidy: points and collections that nobody uses are deleted.
 
 Owns: marking what is in use from time to time, the registry of Armory's collections, taking turns
 at collecting, and collecting. Which points are in use, `qdrant` knows. Never imports an embedder or
@@ -40,7 +40,7 @@ _TURN = "turn"
 
 
 class Upkeep:
-    """The rounds of one gateway on one server.
+    """The maintenance rounds of one gateway on one server.
 
     Args:
         access: the client.
@@ -72,7 +72,7 @@ class Upkeep:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Go round from now on; again does nothing."""
+        """Start the rounds; does nothing if they run."""
         if self._task is None:
             self._task = spawn(self._run(), "Qdrant: upkeep")
 
@@ -81,7 +81,7 @@ class Upkeep:
         await stop(self._task)
 
     async def round(self) -> None:
-        """Mark what is in use; collect where it is this gateway's turn.
+        """Mark what is in use; if it is this gateway's turn, delete what is unused.
 
         Raises:
             BackendError: the server failed.
@@ -96,7 +96,7 @@ class Upkeep:
             await self._access.run(lambda client: self._collect(client, before))
 
     async def register(self) -> None:
-        """Mark the collection as used, before anything is in it.
+        """Mark the collection as used, before it holds anything.
 
         Raises:
             BackendError: the server failed.

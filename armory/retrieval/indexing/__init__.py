@@ -1,1 +1,1 @@
-"""From a catalog to something that can be searched."""
+"""Indexing: from a catalog to a searchable snapshot."""

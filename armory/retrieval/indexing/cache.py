@@ -1,4 +1,4 @@
-"""What was computed of documents, kept on disk: their vectors, and generated queries.
+"""A cache on disk for document vectors and generated queries.
 
 Owns: the SQLite file of both. Never imports a model, an index or a ranker.
 """

@@ -1,4 +1,4 @@
-"""What of a tool is searched: texts for the embedder, fields for the words.
+"""The indexed document of a tool: texts for the embedder, fields for lexical search.
 
 Owns: the embedding strategies (`description`, `description_params`, `synthetic_queries` by
 templates) and the lexical fields. Never imports embedders, indexes or anything above the domain.
@@ -49,7 +49,7 @@ _ADDRESS = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """What is indexed of one tool.
+    """The indexed document of one tool.
 
     Attributes:
         texts: one vector each; the best one counts. Never empty, no empty text.

@@ -1,4 +1,4 @@
-"""From a catalog to something that can be searched; embeds only what changed.
+"""Indexing: from a catalog to a searchable snapshot; embeds only what changed.
 
 Owns: what has to be embedded, the document cache, handing vectors to the vector index. What tools
 say is `reading`'s. Never imports rankers.
@@ -40,12 +40,12 @@ Outdated = Callable[[], bool]
 
 
 class Superseded(Exception):
-    """What was being indexed is no longer wanted; what was read and embedded of it is kept."""
+    """The catalog being indexed is outdated; documents and vectors made so far are kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class IndexReport:
-    """What one indexing did.
+    """The result of one indexing run.
 
     Attributes:
         tools: in the snapshot.
@@ -66,7 +66,7 @@ class IndexReport:
 
 @dataclass(slots=True)
 class _Work:
-    """Running state of one indexing."""
+    """The state of one indexing run."""
 
     vectors: dict[str, FloatArray] = field(default_factory=dict[str, FloatArray])
     embedded: int = 0
@@ -76,7 +76,7 @@ class _Work:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What one indexing has to do.
+    """The work of one indexing run.
 
     Attributes:
         rows: every tool, in order.
@@ -93,7 +93,7 @@ class _Plan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Indexing:
-    """How tools are read and embedded.
+    """Settings: how tools are read and embedded.
 
     Attributes:
         strategy: what of a tool is embedded.

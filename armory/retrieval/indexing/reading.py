@@ -1,4 +1,4 @@
-"""Making documents, words and rows of tools, once for each tool until it changes.
+"""Reads tools: their documents, terms and rows, once for each tool until it changes.
 
 Owns: documents, the lexical index, the rows of tools. Never imports an embedder, an index, a ranker
 or a writer of example queries.
@@ -34,7 +34,7 @@ _SHARE = 4
 
 
 class Reader:
-    """What was read of a catalog. One owner, which reads one catalog after the other.
+    """The documents of a catalog. It has one owner, which reads one catalog after the other.
 
     Args:
         strategy: what of a tool is embedded.

@@ -1,4 +1,4 @@
-"""Example queries of tools, written by a model behind the indexing.
+"""Example queries of tools, written by a model in the background.
 
 Owns: whose turn it is, patience with a model that fails. A tool is searched by templates until its
 queries are there: nobody waits for a model. Never imports a model, an index or a ranker.
@@ -28,7 +28,7 @@ PAUSES_S = (5.0, 30.0, 120.0, 600.0, 3_600.0)
 
 
 def content_key(tool: ToolRecord) -> str:
-    """Under what a tool's written queries are kept: changes with anything they depend on."""
+    """The cache key of a tool's generated queries: it changes with anything they depend on."""
     return text_hash(f"{tool.fingerprint}\0{tool.description}\0{tool.server_title}")
 
 
@@ -50,7 +50,7 @@ class QueryGenerator(Protocol):
 
 
 class QueryWriter:
-    """Has the queries written that tools lack, one tool after the other.
+    """Generates missing queries, one tool after the other.
 
     Args:
         generator: writes them.

@@ -1,1 +1,1 @@
-"""Queries in other languages than English: glossaries, and putting a text into English by them."""
+"""Queries in languages other than English: glossaries, and translating word for word."""

@@ -1,4 +1,4 @@
-"""Which language a text is in, of those that there is a glossary of.
+"""Detects the language of a text, among those with a glossary.
 
 Owns: the scripts, and telling a language by the words that its glossary has. Never imports
 embedders, indexes or rankers.

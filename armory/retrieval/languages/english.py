@@ -1,4 +1,4 @@
-"""A query of another language, word for word in English.
+"""Translates a query word for word into English.
 
 Owns: putting a text together anew, and which of its words stay as they are. Never imports
 embedders, indexes or rankers.

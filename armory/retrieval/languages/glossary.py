@@ -1,4 +1,4 @@
-"""The words of one language and what they are in English.
+"""Glossaries: the words of one language and their English.
 
 Owns: `Glossary`, reading the files beside it. Never imports anything of Armory but the tokenizer.
 

@@ -1,1 +1,1 @@
-"""Words: tokens, postings, BM25, spelling."""
+"""Lexical search: tokens, postings, BM25, spelling."""

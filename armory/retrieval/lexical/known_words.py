@@ -1,4 +1,4 @@
-"""The words of the tools that a search may find, and what a text that has others of them means.
+"""The vocabulary of the tools that a search may find, and correcting unknown words of a query.
 
 Owns: which words of a text are misspelt and what was meant, which identifiers are names of tools.
 Never imports embedders, indexes or rankers.

@@ -1,4 +1,4 @@
-"""Talk that wants nothing: thanks, greetings, agreement, in the languages that people ask in.
+"""Small talk that asks for nothing: thanks, greetings, agreement, in several languages.
 
 Owns: recognising a text that consists of it alone. Never imports anything of Armory but the
 tokenizer.

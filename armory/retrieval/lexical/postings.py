@@ -1,4 +1,4 @@
-"""Searching a catalog by words: BM25F, the keyword score, and which fields a query hit.
+"""Lexical search over a catalog: BM25F, the keyword score, and which fields a query matches.
 
 Owns: immutable postings and the constants of their scores. `bm25` makes them. Never imports
 embedders, indexes or rankers.

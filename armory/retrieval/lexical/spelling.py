@@ -1,4 +1,4 @@
-"""Misspelt words: which words of a catalog somebody may have meant.
+"""Spelling correction: which words of a catalog a misspelt word may have meant.
 
 Owns: the words of a growing vocabulary as they are spelt, how far apart two of them are, what
 counts as misspelt. Never imports embedders, indexes or rankers.

@@ -90,21 +90,20 @@ def _index(index: VectorIndex | str, model: Embedder | None) -> VectorIndex | No
 
 
 class AsyncToolMemory:
-    """Remembers tools and finds those that a query wants.
+    """Remembers tools and finds those that a query needs. For one event loop at a time.
 
     Args:
-        embedder: a model's name (see `armory.retrieval.registry.make_embedder`; `none`, or None:
-            words only; one of OpenAI's goes by OPENAI_API_KEY and OPENAI_BASE_URL) or an embedder
-            of your own.
+        embedder: name of a model (see `ToolMemory`), `none` or None: words only, or an embedder of
+            your own.
         index: `exact`, `faiss`, `qdrant`, or an index of your own.
         ranker: `relevance`, `hybrid`, `semantic` or `lexical`.
         folder: where `save` writes, and where vectors are kept so that they are computed once.
         tag_boosts: factor on the odds of tools that carry a tag.
         diversity: weight in (0, 1] of relevance against novelty; None: order by relevance alone.
-        reranker: cross-encoder over the best.
+        reranker: a cross-encoder that reorders the best 30; None: none.
 
     Raises:
-        ConfigError: an extra is missing, a name unknown, or a value out of its bounds.
+        ConfigError: an extra is missing, a name is unknown, or a value is out of range.
     """
 
     def __init__(
@@ -154,7 +153,7 @@ class AsyncToolMemory:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Let threads, files and connections go; selecting is over then."""
+        """Close threads, files and connections; nothing can be selected afterwards."""
         self._closed = True
         await self._retriever.aclose()
 
@@ -168,21 +167,21 @@ class AsyncToolMemory:
         return identifier in self._tools
 
     def get(self, identifier: str) -> Tool:
-        """A remembered tool.
+        """The tool with this identifier.
 
         Raises:
-            UnknownTool: there is none of this identifier. `InvalidRequest`: it is no text.
+            UnknownTool: there is none. `InvalidRequest`: the identifier is not a string.
         """
         if (tool := self._tools.get(identifier_of(identifier))) is None:
             raise UnknownTool(f"no tool {identifier!r} in this memory")
         return tool
 
     def add(self, *given: Given) -> list[str]:
-        """Remember tools; their identifiers. They are embedded at the next selection.
+        """Add tools; returns their identifiers. They are embedded at the next selection.
 
         Raises:
-            InvalidRequest: not a tool, or the identifier is taken (`update` replaces) or given
-                twice, or the memory is closed. None of them is added then.
+            InvalidRequest: one is not a tool, or its identifier is taken (`update` replaces) or
+                given twice; or the memory is closed. Nothing is added then.
         """
         self._check_open()
         tools: dict[str, Tool] = {}
@@ -207,7 +206,7 @@ class AsyncToolMemory:
         """Replace a tool, or some of its attributes; returns the new one.
 
         Raises:
-            UnknownTool: there is none of this identifier.
+            UnknownTool: there is no such tool.
             InvalidRequest: no such attribute, a value of the wrong type, the memory is closed.
         """
         self._check_open()
@@ -227,10 +226,10 @@ class AsyncToolMemory:
         return tool
 
     def remove(self, identifier: str) -> None:
-        """Forget a tool.
+        """Remove a tool.
 
         Raises:
-            UnknownTool: there is none of this identifier. `InvalidRequest`: it is closed.
+            UnknownTool: there is no such tool. `InvalidRequest`: the memory is closed.
         """
         self._check_open()
         self.get(identifier)
@@ -248,22 +247,23 @@ class AsyncToolMemory:
         include_private: bool = False,
         exclude: Iterable[str] = (),
     ) -> list[SelectedTool]:
-        """The tools that a query wants, best first.
+        """The tools that a query needs, best first.
 
         Args:
-            query: what is to be done; several texts are several intents.
-            top_k: at most so many.
-            min_score: least `_score` (cosine), 0 included; None: any.
-            threshold: least `_relevance`, 0 to 1, both included; also lets queries that need no
-                tool get none. None: any.
-            filters: metadata that must be equal (`{"team": "ops"}`; `tags` must hold a named tag),
-                or a predicate.
-            include_private: whether private tools take part.
+            query: what is to be done; several strings are several intents. At most 16 strings and
+                8,000 characters together.
+            top_k: the most tools to return, at least 1.
+            min_score: the least `_score` (cosine, -1 to 1); None: any.
+            threshold: the least `_relevance` (0 to 1); with one, a query that needs no tool gets
+                none. None: always the best `top_k`.
+            filters: metadata that must be equal (`{"team": "ops"}`; under `tags`, one or several
+                tags of which the tool must have one), or a function from a tool to bool.
+            include_private: whether private tools may be found.
             exclude: identifiers to leave out.
 
         Raises:
-            InvalidRequest: a blank, too long or mistyped query, an argument of the wrong type or
-                out of its bounds, the memory is closed, or another event loop uses it now.
+            InvalidRequest: an argument of the wrong type or out of range, a blank or too long
+                query, the memory is closed, or another event loop is using it.
         """
         limits = Limits(
             threshold=number("threshold", threshold, 0, 1),
@@ -285,11 +285,11 @@ class AsyncToolMemory:
         return ToolContext(self.select_tools_for_query, self._tools, max_tools=max_tools)
 
     async def save(self, folder: Path | str | None = None) -> Path:
-        """Write `tools.json`, atomically; handles are not saved. Returns the file.
+        """Write all tools to `tools.json`, atomically; returns its path. Handles are not saved.
 
         Raises:
-            ConfigError: no folder was ever given, or it cannot be written.
-            InvalidRequest: a tool's metadata is no JSON; nothing is written then.
+            ConfigError: there is no folder, or the file cannot be written.
+            InvalidRequest: a tool's metadata is not JSON; nothing is written then.
         """
         target = folder_of(folder) or self._folder
         if target is None:
@@ -302,12 +302,12 @@ class AsyncToolMemory:
     async def load(
         self, folder: Path | str | None = None, handles: Mapping[str, Handle] | None = None
     ) -> int:
-        """Add the tools of a saved folder; how many. `handles` gives them something to run.
+        """Add the tools saved in a folder; returns how many. `handles`: identifier -> what runs it.
 
         Raises:
-            ConfigError: there is no such file, or it cannot be read or is damaged.
-            InvalidRequest: a tool of it is here already, or `handles` is no mapping, or names a
-                tool that is not in it. Nothing is added then.
+            ConfigError: the file does not exist, cannot be read, or is damaged.
+            InvalidRequest: a tool is in the memory already, or `handles` is not a mapping or names
+                a tool that is not in the file. Nothing is added then.
         """
         source = folder_of(folder) or self._folder
         if source is None:
@@ -327,7 +327,7 @@ class AsyncToolMemory:
         self._snapshot = None
 
     async def _fresh(self) -> ToolSnapshot:
-        """The tools of now, all of which are indexed."""
+        """The current tools, all of them indexed."""
         self._check_open()
         async with self._lock:
             if self._stale:

@@ -1,6 +1,6 @@
-"""`ToolMemory` for programs without an event loop.
+"""`ToolMemory`: `AsyncToolMemory` for programs without an event loop.
 
-Owns: the synchronous face. Everything else is `AsyncToolMemory`.
+Owns: the blocking interface. Everything else is `AsyncToolMemory`.
 """
 
 from __future__ import annotations
@@ -29,15 +29,29 @@ _END_S = 10.0
 
 
 class ToolMemory:
-    """Remembers tools and finds those that a query wants; blocking, safe from any thread. A process
-    that was forked needs one of its own. One that nobody holds any more is closed.
+    """Remembers tools and finds those that a query needs. Its methods block, and are thread-safe.
 
-    Arguments and errors are those of `AsyncToolMemory`.
+        with ToolMemory() as memory:
+            memory.add(get_weather, send_email)
+            best = memory.select_tools_for_query("will it rain?", top_k=1)[0]
+            best["handle"]("Budapest")
 
-        memory = ToolMemory()
-        memory.add(get_weather, send_email)
-        best = memory.select_tools_for_query("will it rain?", top_k=1)[0]
-        best["handle"]("Budapest")
+    A forked process needs a memory of its own. A memory without references is closed.
+
+    Args:
+        embedder: name of a model, or an embedder of your own. `embedded` (default) ships with the
+            package; `none` or None: words only; `text-embedding-...`: OpenAI's, which needs
+            OPENAI_API_KEY (and OPENAI_BASE_URL for another API); any other name: a model of
+            fastembed, or a folder with one (extra `local`).
+        index: `exact`, `faiss` (extra), `qdrant`, or an index of your own.
+        ranker: `relevance`, `hybrid`, `semantic` or `lexical`.
+        folder: where `save` writes, and where vectors are cached; None: nothing is stored.
+        tag_boosts: tag -> factor (greater than 0) on the odds of tools with that tag.
+        diversity: weight in (0, 1] of relevance against novelty; None: order by relevance alone.
+        reranker: a cross-encoder that reorders the best 30; None: none.
+
+    Raises:
+        ConfigError: an extra is missing, a name is unknown, or a value is out of range.
     """
 
     def __init__(
@@ -79,7 +93,11 @@ class ToolMemory:
         self.close()
 
     def close(self) -> None:
-        """Let threads, files and connections go; safe to call twice."""
+        """Close threads, files and connections; safe to call twice.
+
+        Raises:
+            InvalidRequest: called from inside the memory, as by a filter.
+        """
         if os.getpid() != self._process:
             self._closed = True  # the thread is in the process that made this
             return
@@ -106,19 +124,54 @@ class ToolMemory:
         return identifier in self._memory
 
     def get(self, identifier: str) -> Tool:
-        """See `AsyncToolMemory.get`."""
+        """The tool with this identifier.
+
+        Raises:
+            UnknownTool: there is none.
+            InvalidRequest: the identifier is not a string.
+        """
         return self._memory.get(identifier)
 
     def add(self, *given: Given) -> list[str]:
-        """See `AsyncToolMemory.add`."""
+        """Add tools; they are embedded at the next selection.
+
+        Args:
+            given: functions, mappings in the form of MCP, OpenAI or Anthropic, (identifier,
+                mapping) pairs, `Tool`, or tools of LangChain, LlamaIndex, FastMCP or MCP's SDK.
+
+        Returns:
+            The tools' identifiers, in order.
+
+        Raises:
+            InvalidRequest: one is not a tool, or its identifier is taken (`update` replaces) or
+                given twice; or the memory is closed. Nothing is added then.
+        """
         return self._run(self._call(self._memory.add, *given))
 
     def update(self, identifier: str, given: Given | None = None, **changes: Any) -> Tool:
-        """See `AsyncToolMemory.update`."""
+        """Replace a tool, or some of its attributes.
+
+        Args:
+            identifier: of the tool; it stays.
+            given: the new tool, in any form that `add` takes; None: the present one.
+            changes: attributes of `Tool` to change.
+
+        Returns:
+            The new tool.
+
+        Raises:
+            UnknownTool: there is no such tool.
+            InvalidRequest: no such attribute, a value of the wrong type, or the memory is closed.
+        """
         return self._run(self._call(self._memory.update, identifier, given, **changes))
 
     def remove(self, identifier: str) -> None:
-        """See `AsyncToolMemory.remove`."""
+        """Remove a tool.
+
+        Raises:
+            UnknownTool: there is no such tool.
+            InvalidRequest: the memory is closed.
+        """
         self._run(self._call(self._memory.remove, identifier))
 
     def select_tools_for_query(
@@ -132,7 +185,24 @@ class ToolMemory:
         include_private: bool = False,
         exclude: Iterable[str] = (),
     ) -> list[SelectedTool]:
-        """See `AsyncToolMemory.select_tools_for_query`."""
+        """The tools that a query needs, best first.
+
+        Args:
+            query: what is to be done; several strings are several intents. At most 16 strings and
+                8,000 characters together.
+            top_k: the most tools to return, at least 1.
+            min_score: the least `_score` (cosine, -1 to 1); None: any.
+            threshold: the least `_relevance` (0 to 1); with one, a query that needs no tool gets
+                none. None: always the best `top_k`.
+            filters: metadata that must be equal (`{"team": "ops"}`; under `tags`, one or several
+                tags of which the tool must have one), or a function from a tool to bool.
+            include_private: whether private tools may be found.
+            exclude: identifiers to leave out.
+
+        Raises:
+            InvalidRequest: an argument of the wrong type or out of range, a blank or too long
+                query, or the memory is closed.
+        """
         return self._run(
             self._memory.select_tools_for_query(
                 query,
@@ -146,17 +216,45 @@ class ToolMemory:
         )
 
     def expansion(self, *, max_tools: int = 12) -> SyncToolContext:
-        """See `AsyncToolMemory.expansion`."""
+        """An empty working set for a model that searches while it works.
+
+        Args:
+            max_tools: the most tools in it; those not found for longest are dropped.
+        """
         return SyncToolContext(self._memory.expansion(max_tools=max_tools), self._run)
 
     def save(self, folder: Path | str | None = None) -> Path:
-        """See `AsyncToolMemory.save`."""
+        """Write all tools to `tools.json`, atomically. Handles are not saved.
+
+        Args:
+            folder: where to; None: the memory's folder.
+
+        Returns:
+            The path of the file.
+
+        Raises:
+            ConfigError: there is no folder, or the file cannot be written.
+            InvalidRequest: a tool's metadata is not JSON; nothing is written then.
+        """
         return self._run(self._memory.save(folder))
 
     def load(
         self, folder: Path | str | None = None, handles: Mapping[str, Handle] | None = None
     ) -> int:
-        """See `AsyncToolMemory.load`."""
+        """Add the tools that were saved in a folder.
+
+        Args:
+            folder: where from; None: the memory's folder.
+            handles: identifier -> what runs the tool.
+
+        Returns:
+            How many tools were added.
+
+        Raises:
+            ConfigError: the file does not exist, cannot be read, or is damaged.
+            InvalidRequest: a tool is in the memory already, or `handles` is not a mapping or names
+                a tool that is not in the file. Nothing is added then.
+        """
         return self._run(self._memory.load(folder, handles))
 
     def _run(self, work: Coroutine[Any, Any, _T]) -> _T:
@@ -177,7 +275,7 @@ class ToolMemory:
             raise InvalidRequest("this memory was closed meanwhile; make a new one") from error
 
     def _out_of_place(self) -> str:
-        """Why the thread of this memory would never answer the caller; "" where it does."""
+        """Why the memory's thread cannot serve this caller; "" where it can."""
         if os.getpid() != self._process:
             return "this memory was made before its process was forked; make one in each process"
         if self._loop.here:
@@ -186,18 +284,18 @@ class ToolMemory:
 
     @staticmethod
     async def _call(function: Any, *args: Any, **options: Any) -> Any:
-        """Changes run on the loop's thread, one after the other."""
+        """Call `function` on the loop's thread: changes run one after the other."""
         return function(*args, **options)
 
 
 def _let_go(memory: AsyncToolMemory, loop: LoopThread, process: int) -> None:
-    """Close what a memory held that nobody holds any more, as when a notebook's cell runs again."""
+    """Close a memory without references, as when a notebook's cell runs again."""
     if os.getpid() == process:
         loop.end_after(memory.aclose())
 
 
 class SyncToolContext:
-    """See `armory.retrieval.library.tool_context.ToolContext`."""
+    """A bounded working set of tools that grows by searching; made by `ToolMemory.expansion`."""
 
     def __init__(
         self,
@@ -209,14 +307,14 @@ class SyncToolContext:
 
     @property
     def tools(self) -> list[SelectedTool]:
-        """The working set, the latest found last."""
+        """The tools in the working set, the latest found last; removed tools are left out."""
         return self._inner.tools
 
     @property
     def tokens(self) -> int:
-        """Estimated tokens of the working set's definitions."""
+        """Estimated tokens of the tools' definitions."""
         return self._inner.tokens
 
     def search_tools(self, query: str | Sequence[str], top_k: int = 3) -> list[SelectedTool]:
-        """Find tools and take them into the working set; returns what was found."""
+        """Search for tools, add them to the working set, and return them (at most `max_tools`)."""
         return self._run(self._inner.search_tools(query, top_k))

@@ -1,6 +1,6 @@
-"""The working set of a model that searches while it works.
+"""The working set of a model that searches for tools while it works.
 
-Owns: `ToolContext`, and the record of a tool that was selected. Never imports the memory.
+Owns: `ToolContext`, and making a `SelectedTool`. Never imports the memory.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ Search = Callable[[str | Sequence[str], int], Awaitable[list[SelectedTool]]]
 
 
 class ToolContext:
-    """What a model sees while it works: a small first selection, more by searching, bounded.
+    """A bounded working set of tools that grows by searching; made by `AsyncToolMemory.expansion`.
 
     Args:
-        search: finds tools for a query, so many at most.
-        known: the memory's tools as they are now, by identifier.
+        search: finds tools for (query, top_k).
+        known: the memory's current tools, by identifier.
 
     Attributes:
-        max_tools: most tools at a time; the ones longest unsearched give way.
+        max_tools: the most tools in it; those not found for longest are dropped.
     """
 
     def __init__(self, search: Search, known: Mapping[str, Tool], *, max_tools: int = 12) -> None:
@@ -33,7 +33,7 @@ class ToolContext:
 
     @property
     def tools(self) -> list[SelectedTool]:
-        """The working set, the latest found last: as the tools are now, without those removed."""
+        """The tools in the working set, the latest found last; removed tools are left out."""
         return [
             selected(tool, found["_score"], found["_relevance"], found["_reason"])
             for name, found in tuple(self._held.items())
@@ -42,7 +42,7 @@ class ToolContext:
 
     @property
     def tokens(self) -> int:
-        """Estimated tokens of the working set's definitions."""
+        """Estimated tokens of the tools' definitions."""
         return sum(
             definition_tokens(
                 {k: v for k, v in tool.items() if k in ("name", "description", "inputSchema")}
@@ -51,7 +51,7 @@ class ToolContext:
         )
 
     async def search_tools(self, query: str | Sequence[str], top_k: int = 3) -> list[SelectedTool]:
-        """Find tools for a query and take them into the working set; returns what was found."""
+        """Search for tools, add them to the working set, and return them (at most `max_tools`)."""
         found = await self._search(query, min(whole("top_k", top_k), self.max_tools))
         for tool in reversed(found):  # the best one goes in last and stays longest
             self._held.pop(tool["identifier"], None)
@@ -69,7 +69,7 @@ class ToolContext:
 
 
 def selected(tool: Tool, score: float, relevance: float, reason: str) -> SelectedTool:
-    """The record of a tool; what it holds is the caller's, to change at will."""
+    """A tool with its scores; the caller may change it, since everything in it is a copy."""
     return SelectedTool(
         identifier=tool.identifier,
         name=tool.name,

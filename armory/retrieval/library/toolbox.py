@@ -1,6 +1,6 @@
-"""What `ToolMemory` remembers: tools as values, from callables or JSON, to records and back.
+"""Tools as `ToolMemory` holds them: made from functions or JSON, converted to records and JSON.
 
-Owns: `Tool`, its schema from a signature, its JSON. Never imports the retriever.
+Owns: `Tool`, `SelectedTool`, and their JSON. Never imports the retriever.
 """
 
 from __future__ import annotations
@@ -42,10 +42,13 @@ def copied(value: Any) -> Any:
 
 
 class SelectedTool(TypedDict):
-    """A selected tool: what it is, what runs it, and how well it fits.
+    """A tool that was found: a dict with the tool's members, its handle, and its scores.
 
-    `_score` is the cosine in [-1, 1] (0 without an embedder), `_relevance` the calibrated score in
-    [0, 1], `_reason` one sentence.
+    Attributes:
+        handle: what runs the tool, or None.
+        _score: cosine of query and tool in [-1, 1]; 0 without an embedder.
+        _relevance: calibrated score in [0, 1]; it means the same for every embedder and catalog.
+        _reason: one sentence about why it was found.
     """
 
     identifier: str
@@ -68,26 +71,26 @@ class SelectedTool(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One tool to remember.
+    """One tool; immutable.
 
     Attributes:
         identifier: unique in a memory.
-        name: what models see.
+        name: the name that models see.
         description: what it does.
-        tags: free words; searched and usable for boosts.
+        tags: free words; searched, and usable in `tag_boosts`.
         input_schema: JSON Schema of the arguments.
         output_schema: JSON Schema of the result, or None.
-        examples: queries that want this tool; each is embedded, the best one counts.
-        metadata: anything to filter by. `private: True` hides the tool unless asked for.
-        handle: what runs it; never saved.
-        title: what people see, or ""; searched.
-        annotations: MCP's hints of how it behaves, as `readOnlyHint`.
+        examples: queries that need this tool; each is embedded, the best match counts.
+        metadata: values to filter by. `private: True` hides the tool unless `include_private`.
+        handle: what runs it, such as a function; never saved.
+        title: the name that people see, or ""; searched.
+        annotations: MCP's hints about its behaviour, such as `readOnlyHint`.
         icons: MCP's icons.
-        execution: how MCP has it run, as `taskSupport`.
+        execution: MCP's way of running it, such as `taskSupport`.
         meta: MCP's `_meta`; its `anthropic/searchHint` is searched.
 
     Raises:
-        InvalidRequest: one of them is of another type.
+        InvalidRequest: an attribute has the wrong type.
     """
 
     identifier: str

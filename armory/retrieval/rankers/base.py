@@ -1,4 +1,4 @@
-"""What a ranker is: candidates in, scores out.
+"""The interface of rankers: candidates in, scores out.
 
 Owns: the `Ranker` Protocol, its settings and its `Scores`. Never imports a ranker, an index or an
 embedder. A ranker of your own needs this file and `armory.retrieval.features`; most take their
@@ -22,7 +22,7 @@ from armory.retrieval.scoring.tables import SparseSignals
 
 @dataclass(frozen=True, slots=True)
 class RankSettings:
-    """What configuration says to a ranker.
+    """The settings of rankers.
 
     Attributes:
         miss_cost: c of the score, > 0; None: the calibration's own.

@@ -1,4 +1,4 @@
-"""Context boosts: what hour it is, which tool was called last, what the organisation prefers.
+"""Context boosts: time of day, the last called tool, and the organisation's preferences.
 
 Owns: the factors, their constants and the tags that they look for. Pure functions; never reads a
 clock.
@@ -30,7 +30,7 @@ COMPLIANCE_TAGS = frozenset(("compliance-certified", "compliance_certified"))
 
 @dataclass(frozen=True, slots=True)
 class Boost:
-    """What one tool is multiplied with.
+    """The boost of one tool.
 
     Attributes:
         factor: the product, at least 1.

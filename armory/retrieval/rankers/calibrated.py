@@ -1,4 +1,4 @@
-"""From a formula and its signals to probabilities: what every shipped ranker does the same way.
+"""From a formula and its signals to probabilities, the same for all built-in rankers.
 
 Owns: judging the best candidates by the calibration, ordering the rest, reasons. Never imports
 indexes, embedders or the retriever.
@@ -30,7 +30,7 @@ _FEW_WORDS, _NAMED_AMONG = 3, 5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FormulaResult:
-    """What a ranker's formula gave, before it is calibrated.
+    """The result of a ranker's formula, before it is calibrated.
 
     Attributes:
         ranker: whose calibration.

@@ -1,4 +1,4 @@
-"""What orders the best candidates beside their learned log-odds.
+"""Further evidence that orders the best candidates, in addition to their learned log-odds.
 
 Owns: `Evidence`, and `ordered`, which applies it. Never imports indexes, embedders or the
 retriever.

@@ -1,4 +1,4 @@
-"""The ranker that knows how tools fare: similarity, popularity, own history, performance.
+"""The ranker that uses statistics of calls: similarity, popularity, own history, performance.
 
 Owns: the weighted sum, its weights and its reasons. Statistics come in through `UsageSource`;
 never imports who keeps them.
@@ -29,7 +29,7 @@ SIGNALS = ("similarity", "popularity", "history", "performance")
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """What each factor counts for; together 1."""
+    """The weight of each factor; together 1."""
 
     similarity: float = 0.40
     popularity: float = 0.25

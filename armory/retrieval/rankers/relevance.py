@@ -1,4 +1,4 @@
-"""The default ranker: everything that retrieval knows, weighed by what was learned.
+"""The default ranker: all signals of retrieval, with learned weights.
 
 Owns: the `relevance` ranker. Never imports indexes, embedders or the retriever.
 """

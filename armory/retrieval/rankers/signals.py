@@ -1,4 +1,4 @@
-"""The signals of relevance: what a query's features say about its best candidates.
+"""The signals of relevance, computed from a query's features for its best candidates.
 
 Owns: the signals of every candidate and of the query. Pure NumPy; never imports indexes, embedders
 or the retriever.

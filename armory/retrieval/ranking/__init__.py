@@ -1,1 +1,1 @@
-"""The answer to a query and the cut that is shown of it."""
+"""The ranking of a query's candidates, and the cut that is shown."""

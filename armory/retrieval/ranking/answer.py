@@ -1,4 +1,4 @@
-"""The answer to a query: every candidate, ordered and scored, of which a cut is shown.
+"""The full ranking of a query, of which a cut is shown.
 
 Owns: `Ranking`, the one answer that MCP lists, REST, the library, the agent and evaluation read.
 Never imports a concrete ranker, an embedder or an index.
@@ -23,7 +23,7 @@ _NEAREST = 5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ranking:
-    """The answer to a query before anything is cut. Where nothing was searched it is empty.
+    """The full ranking of a query, before the cut. It is empty if nothing was searched.
 
     Attributes:
         features: what is known of the query's candidates.
@@ -44,7 +44,7 @@ class Ranking:
 
     @classmethod
     def empty(cls, ranker: Ranker, degraded: str | None = None) -> Ranking:
-        """Of a query that had nothing to search."""
+        """The ranking of a query without anything to search."""
         scores = no_scores()
         return cls(nothing(), scores, Order.of(scores.order), ranker, TokenCounts(), degraded)
 
@@ -58,7 +58,7 @@ class Ranking:
         return self.features.records[position]
 
     def cut(self, limits: Limits, *, explain: bool = False) -> Cut:
-        """What may be shown under some limits.
+        """The part of the ranking that may be shown under some limits.
 
         Args:
             limits: threshold and caps.
@@ -80,7 +80,7 @@ class Ranking:
         )
 
     def match(self, position: int) -> Match:
-        """One candidate as callers see it."""
+        """One candidate as a result for callers."""
         scores = self.scores
         return Match(
             tool=self.record(position),

@@ -1,4 +1,4 @@
-"""What of a ranking is shown: threshold, refusal, caps. Pure functions.
+"""Cutting a ranking: threshold, refusal, caps. Pure functions.
 
 Owns: the cut and its reasons; the rule for searches by words alone. Never imports a
 ranker, an embedder or an index.
@@ -32,7 +32,7 @@ _PLAIN_HITS = 5
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """What is shown of a ranking.
+    """The shown part of a ranking.
 
     Attributes:
         shown: positions of the candidates, best first.

@@ -1,1 +1,1 @@
-"""From a query to the features of its candidates."""
+"""Candidate search: from a query to the features of its candidates."""

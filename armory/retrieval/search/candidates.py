@@ -32,7 +32,7 @@ from armory.retrieval.search.words import Words, words_of
 
 @dataclass(frozen=True, slots=True)
 class Experience:
-    """What calls have shown so far.
+    """What was learned from calls so far.
 
     Attributes:
         usage: statistics of calls, for `multi_factor`; None: unknown.
@@ -45,7 +45,7 @@ class Experience:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Findings:
-    """What the sides of a search found, not joined yet.
+    """The results of each side of a search, not joined yet.
 
     Attributes:
         words: the lexical half.
@@ -77,7 +77,9 @@ class CandidateSearch:
         self._threads = threads
 
     async def find(self, scope: Scope) -> Findings:
-        """Ask words and vectors beside each other; a failing dense side costs its half only."""
+        """Run lexical and dense search concurrently; if the dense side fails, the lexical half
+        remains.
+        """
         loop = asyncio.get_running_loop()
         words_soon = loop.run_in_executor(self._threads.of(scope.query), words_of, scope)
         vectors, problem = await self._dense.vectors(scope)

@@ -33,7 +33,7 @@ _LOST_SOME = "incomplete: the vector store has lost the vectors of {} tools, wor
 
 
 class Backoff:
-    """When a dense side that failed may be asked again: after 1 to 30 seconds, growing.
+    """When a failed dense side may be tried again: after 1 to 30 seconds, growing.
 
     Simultaneous failures count as one: a search that began before the last counted failure says
     nothing new.
@@ -47,21 +47,23 @@ class Backoff:
 
     @property
     def waiting(self) -> bool:
-        """Whether it is too early to ask again."""
+        """Whether it is too early to try again."""
         return time.monotonic() < self._retry_at
 
     @property
     def lost(self) -> bool:
-        """Whether it failed so often that what was stored may be gone."""
+        """Whether it failed so often that the stored vectors may be gone."""
         return self._failures >= _LOST
 
     @property
     def problem(self) -> str:
-        """Why it is not asked at the moment; "" while it is."""
+        """Why it is not tried now; "" if it is."""
         return self._why if self.waiting else ""
 
     def failed(self, error: Exception, timeout_s: float, began: float) -> str:
-        """Count the failure of a search that began at `began`; returns the answer's reason."""
+        """Count the failure of a search that began at `began`; returns the reason for
+        the answer.
+        """
         why = f"lexical only: {str(error) or f'no answer within {timeout_s} s'}"
         if began > self._counted_at:
             wait = BACKOFF_S[min(self._failures, len(BACKOFF_S) - 1)]
@@ -73,12 +75,13 @@ class Backoff:
         return why
 
     def succeeded(self) -> None:
-        """All is well again."""
+        """Reset after a success."""
         self._failures, self._retry_at = 0, 0.0
 
 
 class DenseSide:
-    """Asks embedder and store; a failure costs a query its vectors and no more.
+    """Dense search with embedder and vector store; if either fails, the query goes on without
+    vectors.
 
     Args:
         embedder: None: there is no dense side.
@@ -109,17 +112,17 @@ class DenseSide:
 
     @property
     def lost(self) -> bool:
-        """Whether it failed so often that what was stored may be gone."""
+        """Whether it failed so often that the stored vectors may be gone."""
         return self._backoff.lost
 
     @property
     def problem(self) -> str:
-        """Why queries are answered by words at the moment; "" while they are not."""
+        """Why search is lexical only now; "" if it is not."""
         away = self.watch.problem
         return f"lexical only: {away}" if away else self._backoff.problem
 
     def succeeded(self) -> None:
-        """All is well again."""
+        """Reset after a success."""
         self._backoff.succeeded()
 
     async def one(self, text: str) -> FloatArray | None:

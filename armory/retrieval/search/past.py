@@ -1,4 +1,4 @@
-"""Memory of use in a search: the tools that similar queries led to, and how similar those were.
+"""Memory of use in a search: the tools that similar past queries led to.
 
 Owns: joining what is remembered with the candidates. Pure NumPy. Never imports embedders, indexes,
 rankers or who remembers.

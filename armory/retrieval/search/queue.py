@@ -1,7 +1,7 @@
-"""How many searches run at once, whose turn it is, and when no more wait.
+"""Admission control for searches: how many run and wait, fairly among callers.
 
-Owns: `SearchQueue`. A caller who asks much waits for itself: free room goes round the callers.
-Never imports what searches.
+Owns: `SearchQueue`. A caller with many searches waits for its own: free slots go round robin over
+the callers. Never imports what searches.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _RETRY_AFTER_S = 1.0
 
 
 class SearchQueue:
-    """Admits searches by their cost, round robin over callers; refuses those beyond its limits.
+    """Admits searches by their cost, round robin over callers; rejects those beyond its limits.
 
     Args:
         most: searches that run or wait, in all.
@@ -39,7 +39,7 @@ class SearchQueue:
         self._waiting: dict[str, deque[tuple[int, asyncio.Future[None]]]] = {}
 
     async def enter(self, caller: str, cost: int) -> int:
-        """Wait for room; returns the cost, to be given to `leave`.
+        """Wait for a slot; returns the cost, which must be given to `leave`.
 
         Raises:
             RateLimited: too many searches of this caller, or in all, run or wait already.
@@ -75,7 +75,7 @@ class SearchQueue:
         return cost
 
     def leave(self, caller: str, cost: int, rest_s: float = 0.0) -> None:
-        """A search has ended; for its caller alone, its room stays taken for `rest_s`.
+        """Release the slot of a finished search; for its own caller it stays taken for `rest_s`.
 
         Args:
             caller: who asked.
@@ -96,7 +96,7 @@ class SearchQueue:
             self._admit()
 
     def _ended(self, caller: str) -> None:
-        """A search of a caller runs or waits no more."""
+        """Count a search of a caller as finished."""
         self._admitted_count -= 1
         self._admitted.give_back(caller)
 
@@ -105,7 +105,7 @@ class SearchQueue:
         self._running_cost += cost
 
     def _fits(self, caller: str, cost: int) -> bool:
-        """Whether there is room: always for one alone, however much it costs."""
+        """Whether there is room: always for a single search, whatever it costs."""
         own, every = self._running[caller], self._running_cost
         return (not own or own + cost <= CALLERS_ROOM) and (not every or every + cost <= ROOM)
 
@@ -119,7 +119,7 @@ class SearchQueue:
                 del self._waiting[caller]
 
     def _admit(self) -> None:
-        """Give free room to those who wait, one search a caller and round."""
+        """Give free slots to waiting searches, one for each caller and round."""
         given = True
         while given:
             given = False

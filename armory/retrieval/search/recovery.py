@@ -19,7 +19,7 @@ BACKOFF_S = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 
 
 class Recovery:
-    """Indexes again in the background until nothing is missing.
+    """Indexes again in the background until no vectors are missing.
 
     Args:
         attempt: indexes; returns whether nothing is missing any more.
@@ -32,12 +32,12 @@ class Recovery:
         self._task: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
-        """Start recovering what is missing; does nothing while that goes on."""
+        """Start recovering; does nothing if that is running."""
         if self._task is None or self._task.done():
             self._task = spawn(self._run(), "vector store: recovery")
 
     async def stop(self) -> None:
-        """Stop trying."""
+        """Stop recovering."""
         await stop(self._task)
 
     async def _run(self) -> None:

@@ -28,22 +28,22 @@ class SearchThreads:
         self._long = ThreadPoolExecutor(1, "armory-search-long", lower_priority, (LONG_NICE,))
 
     def of(self, query: Query) -> Executor:
-        """The threads that search for this query."""
+        """The thread pool for this query."""
         return self.usual if is_short(query) else self._long
 
     def shutdown(self) -> None:
-        """Let them end; what waits is given up."""
+        """Shut down; queued work is dropped."""
         for pool in (self.usual, self._long):
             pool.shutdown(wait=False, cancel_futures=True)
 
 
 def is_short(query: Query) -> bool:
-    """Whether a query is of the usual length."""
+    """Whether a query has the usual length."""
     return sum(map(len, query.texts)) <= SHORT_CHARS
 
 
 def rest_after(took_s: float) -> float:
-    """Seconds for which the room of a long query stays taken for its caller. So a caller has the
-    threads for a fifth of the time at most.
+    """Seconds for which the slot of a long query stays taken for its caller, so that a caller uses
+    the threads for a fifth of the time at most.
     """
     return min(_RESTS * took_s, _RESTS_MOST_S)

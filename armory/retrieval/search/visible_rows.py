@@ -36,7 +36,7 @@ class VisibleRows:
         )
 
     def swapped(self, snapshot: Snapshot) -> None:
-        """Another snapshot is served from now on."""
+        """Switch to another snapshot."""
         self._snapshot = snapshot
         self._rows.clear()
 

@@ -1,4 +1,5 @@
-"""Whether the vector store answers, probed in the background so that no search has to find out.
+"""Watches whether the vector store answers, with probes in the background, so that no search has to
+find out.
 
 Owns: probing, the reason that is given while the store is away, cutting short the searches that
 wait for it. Never imports a concrete embedder or index, rankers or the retriever.
@@ -58,7 +59,7 @@ class StoreWatch:
 
     @contextmanager
     def limited(self, limit: asyncio.Timeout) -> Generator[None]:
-        """Let this time limit of a search end as soon as the store is found to be away."""
+        """Make this time limit of a search expire as soon as the store is found to be down."""
         self._searched = True
         self._limits.add(limit)
         try:
@@ -67,7 +68,7 @@ class StoreWatch:
             self._limits.discard(limit)
 
     def start(self) -> None:
-        """Watch from now on; again does nothing."""
+        """Start watching; does nothing if it is running."""
         if self._task is None:
             self._task = spawn(self._run(), "vector store: watch")
 

@@ -1,1 +1,1 @@
-"""From one block of `armory.yaml` to the objects that it configures."""
+"""Builds objects from single blocks of `armory.yaml`."""

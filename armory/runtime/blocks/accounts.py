@@ -1,4 +1,4 @@
-"""From the blocks `accounts`, `storage` and `security` to accounts, and what hangs on them.
+"""Builds accounts and authentication schemes from the blocks `accounts`, `storage` and `security`.
 
 Owns: which of their keys goes where. Opens nothing, never imports a transport.
 """
@@ -31,7 +31,7 @@ def make_accounts(
     tools: Callable[[], int] = lambda: 0,
     upstreams: Callable[[], Mapping[str, bool]] = dict,
 ) -> Accounts:
-    """The accounts that the configuration describes; nothing is opened yet.
+    """The accounts that the configuration describes, not opened yet.
 
     Args:
         loaded: the configuration.
@@ -68,14 +68,14 @@ def _cache(storage: StorageConfig) -> Cache:
 
 
 def accounts_needed(config: Config) -> bool:
-    """Whether somebody's access depends on the accounts database."""
+    """Whether anybody's access depends on the accounts database."""
     oauth = config.security.oauth
     proxied = oauth is not None and oauth.proxy is not None
     return config.accounts.enabled or config.security.api_keys or proxied
 
 
 def schemes(config: Config, accounts: Accounts | None) -> list[Scheme]:
-    """Ways to authenticate beside static tokens and tokens of the gateway itself.
+    """The authentication schemes besides static tokens and the gateway's own tokens.
 
     Raises:
         ConfigError: the block `security.jwt` does not fit itself.
@@ -92,7 +92,7 @@ def schemes(config: Config, accounts: Accounts | None) -> list[Scheme]:
 
 
 def jwt_scheme(config: Config) -> JwtScheme:
-    """The check of session tokens.
+    """The scheme for session tokens (`security.jwt`).
 
     Raises:
         ConfigError: its keys do not fit each other.
@@ -111,7 +111,7 @@ def jwt_scheme(config: Config) -> JwtScheme:
 
 
 def oauth_scheme(block: OAuthConfig, *, beside_jwt: bool) -> OAuthScheme:
-    """The check of access tokens; `beside_jwt`: `security.jwt` takes tokens of others."""
+    """The scheme for OAuth access tokens; `beside_jwt`: `security.jwt` accepts other tokens."""
     from armory.security.issuer import Issuer  # cryptography: only where tokens are checked
     from armory.security.oauth import OAuthScheme
 

@@ -1,4 +1,4 @@
-"""From the block `agent` to the retrieval agent and the generator of synthetic queries.
+"""Builds the retrieval agent and the generator of synthetic queries from the block `agent`.
 
 Owns: opening the chat client and the documents, and closing them again. Never imports a transport.
 """
@@ -23,7 +23,7 @@ from armory.retrieval.registry import VECTORS_FILE
 
 
 def chat_client(loaded: Loaded) -> ChatClient:
-    """The chat model that the configuration names; nothing is sent yet."""
+    """The client of the configured chat model; it does not connect yet."""
     agent = loaded.config.agent
     key = agent.api_key.get_secret_value() if agent.api_key else None
     return ChatClient(agent.base_url, agent.model, api_key=key)
@@ -32,7 +32,7 @@ def chat_client(loaded: Loaded) -> ChatClient:
 async def open_agent(
     loaded: Loaded, engine: Engine, embedder: Embedder | None, stack: AsyncExitStack
 ) -> tuple[RetrievalAgent, DocumentSource | None]:
-    """The retrieval agent over the catalog and the configured documents, and those.
+    """(the retrieval agent, its documents), opened.
 
     Args:
         loaded: the configuration.
@@ -57,6 +57,6 @@ async def open_agent(
 
 
 def query_generator(loaded: Loaded, chat: ChatClient) -> ChatQueryGenerator | None:
-    """The generator for the strategy `synthetic_queries`; None: templates make the queries."""
+    """The generator for the strategy `synthetic_queries`; None: templates are used instead."""
     wanted = loaded.config.tool_rag.embedding_strategy == "synthetic_queries"
     return ChatQueryGenerator(chat, chat.model) if wanted and loaded.config.agent.enabled else None

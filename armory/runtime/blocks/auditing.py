@@ -1,4 +1,4 @@
-"""The audit that the configuration asks for.
+"""Builds the audit from `observability.audit`.
 
 Owns: choosing its sink. Never writes a record itself.
 """
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 
 def audit_settings(loaded: Loaded) -> AuditSettings:
-    """What `observability.audit` says."""
+    """The settings of `observability.audit`."""
     return AuditSettings(**values_for(AuditSettings, loaded.config.observability.audit))
 
 
 def audit_file(loaded: Loaded) -> Path | None:
-    """The file that the audit is written to; None where it is none."""
+    """The file that the audit is written to; None where it goes elsewhere."""
     to = loaded.config.observability.audit.to
     if to in (None, "stdout", "database"):
         return None
@@ -40,8 +40,8 @@ AuditReader = Callable[["RecordFilter", int], Awaitable[list[dict[str, object]]]
 
 
 def audit_reader(loaded: Loaded) -> AuditReader | None:
-    """Reads the audit beside the gateway, in a thread and over connections of its own; None where
-    none is kept that can be read.
+    """A reader of the audit, with a thread and connections of its own; None where no readable audit
+    is kept.
     """
     to, file = loaded.config.observability.audit.to, audit_file(loaded)
     if to != "database" and file is None:
@@ -60,7 +60,7 @@ def audit_reader(loaded: Loaded) -> AuditReader | None:
 
 
 async def open_audit(loaded: Loaded, stack: AsyncExitStack) -> AuditLog | None:
-    """The audit, written until `stack` unwinds; None where none is asked for.
+    """The audit, written until `stack` unwinds; None where none is configured.
 
     Raises:
         ConfigError: it cannot be written: nothing that has to be recorded may happen then.

@@ -1,4 +1,4 @@
-"""From the blocks `security` and `server` to the check of who calls.
+"""Builds the authenticator from the blocks `security` and `server`.
 
 Owns: whether callers without a token are let in. Opens nothing.
 """
@@ -26,7 +26,7 @@ def authenticator(
     *,
     also: Sequence[StaticToken] = (),
 ) -> Authenticator:
-    """The chain of static tokens, further schemes and, where allowed, anonymous callers.
+    """The authenticator: static tokens, further schemes and, where allowed, anonymous callers.
 
     Args:
         config: the configuration.
@@ -74,14 +74,14 @@ def authenticator(
 
 
 def _has_credentials(config: Config) -> bool:
-    """Whether anybody could authenticate at all."""
+    """Whether any credential is configured."""
     security = config.security
     signed = security.jwt is not None or security.oauth is not None
     return bool(security.tokens) or security.api_keys or signed
 
 
 def _protected_resource(config: Config) -> ProtectedResource | None:
-    """What the gateway says of itself as a resource of OAuth; None where it is none."""
+    """The gateway's metadata as an OAuth protected resource; None where it is none."""
     oauth = config.security.oauth
     if oauth is None:
         return None

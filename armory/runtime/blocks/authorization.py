@@ -1,4 +1,4 @@
-"""From `security.oauth.proxy` to the gateway as an authorization server.
+"""Builds the gateway's authorization server from `security.oauth.proxy`.
 
 Owns: putting its parts together. Never gives out a token itself.
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def authorization_server(loaded: Loaded, accounts: Accounts | None) -> AuthorizationServer | None:
-    """The authorization server that the configuration describes; None: there is none.
+    """The configured authorization server; None: there is none.
 
     Raises:
         ConfigError: the key that seals its tokens cannot be used.
@@ -53,14 +53,14 @@ def authorization_server(loaded: Loaded, accounts: Accounts | None) -> Authoriza
 def _plain(
     settings: type[ProxySettings | KnownClient], block: Block, *, but: Collection[str] = ()
 ) -> dict[str, Any]:
-    """What a block says, without what it leaves open."""
+    """The settings that a block sets, without its defaults."""
     return {name: v for name, v in values_for(settings, block, but=but).items() if v is not None}
 
 
 def routes_of(
     loaded: Loaded, hosts: HostChecks, server: AuthorizationServer, base_path: str
 ) -> list[Endpoints | Pages]:
-    """Its endpoints and pages, each of which registers itself on an application."""
+    """Its endpoints and pages, each of which can be registered on an application."""
     from armory.web.oauth.browser import Pages
     from armory.web.oauth.endpoints import Endpoints
     from armory.web.oauth.urls import OAuthServices
@@ -72,7 +72,7 @@ def routes_of(
 def follow_grants(
     accounts: Accounts | None, server: AuthorizationServer, end: Callable[[str], Awaitable[None]]
 ) -> None:
-    """Whichever replica ends a grant, end the streams and sessions opened with it."""
+    """When a grant ends on any replica, end the streams and sessions opened with it."""
 
     async def ended(id: str) -> None:
         key = server.scheme.ended(id)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def chat_of(loaded: Loaded) -> tuple[ChatClient | None, ChatQueryGenerator | None]:
-    """The chat model and the writer of synthetic queries, where they are configured."""
+    """The chat client and the generator of synthetic queries, where they are configured."""
     if not loaded.config.agent.enabled:
         return None, None
     from armory.runtime.blocks.agents import chat_client, query_generator

@@ -1,4 +1,4 @@
-"""The key that seals what people entrust to the gateway: configured, or made on first use.
+"""The key that seals people's secrets: configured, or created on first use.
 
 Owns: the file of the key. Never seals anything itself.
 """
@@ -23,7 +23,7 @@ _OTHERS = 0o077
 
 
 def seals(loaded: Loaded) -> Seal:
-    """What seals, by `security.encryption_key`, or by the file, which is made if need be.
+    """The encryption by `security.encryption_key`, or by the key file, which is created if need be.
 
     Raises:
         ConfigError: the key is too short, or the file cannot be read or made, or holds no key.
@@ -46,7 +46,7 @@ def seals(loaded: Loaded) -> Seal:
 
 
 def has_key_file(loaded: Loaded) -> bool:
-    """Whether the file is what seals, and has been made."""
+    """Whether a key file is used and exists."""
     return not loaded.config.security.encryption_key and (loaded.home / KEY_FILE).exists()
 
 
@@ -66,7 +66,7 @@ def _kept(path: Path) -> str:
 
 
 def _make(path: Path) -> None:
-    """Make the file, unless another process is first."""
+    """Create the file, unless another process does so first."""
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(f"{path.name}.{os.getpid()}")
     handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -1,4 +1,4 @@
-"""Which optional parts a configuration asks for and this installation lacks.
+"""Optional dependencies (extras) that a configuration needs and that are not installed.
 
 Owns: the table of keys, modules and extras. Imports none of the parts.
 """
@@ -17,7 +17,7 @@ from armory.telemetry.settings import OtelSettings
 
 
 def absent_extras(loaded: Loaded) -> list[ConfigError]:
-    """One error for every extra that is asked for and not installed."""
+    """One error for each extra that is needed and not installed."""
     absent = [
         ConfigError(f'{what} needs an extra: pip install "armory-mcp-gateway[{extra}]"', path=path)
         for path, what, module, extra in _asked(loaded)
@@ -30,7 +30,7 @@ def absent_extras(loaded: Loaded) -> list[ConfigError]:
 
 
 def _asked(loaded: Loaded) -> Iterator[tuple[str, str, str, str]]:
-    """(path, what asks, module, extra)."""
+    """(path in the configuration, the feature, its module, its extra)."""
     rag, storage = loaded.config.tool_rag, loaded.config.storage
     if rag.enabled:
         if rag.index == "faiss":

@@ -1,4 +1,4 @@
-"""From an upstream's block `auth` to the grant that gets its access token.
+"""Builds the OAuth grant of an upstream from its block `auth`.
 
 Owns: which keys belong to which grant. Opens nothing.
 """
@@ -40,7 +40,7 @@ _CALLERS = ("token_exchange", "jwt_bearer", "passthrough")
 
 
 def grant(key: str, block: AuthConfig, home: Path) -> Grant:
-    """How an access token is got.
+    """The grant that a block describes.
 
     Raises:
         ConfigError: a key that belongs to the other grant.
@@ -54,7 +54,7 @@ def grant(key: str, block: AuthConfig, home: Path) -> Grant:
 
 
 def _refuse(key: str, block: AuthConfig, allowed: frozenset[str]) -> None:
-    """Refuse what is given and means nothing for this grant."""
+    """Refuse keys that have no meaning for this grant."""
     known = allowed | {"type"}
     if "per" in block.model_fields_set and block.type in _CALLERS:
         if block.per == "gateway":

@@ -1,4 +1,4 @@
-"""What is learned from calls that follow a query (`tool_rag.learn_from_use`), where it is on.
+"""Builds learning from use (`tool_rag.learn_from_use`), where it is on.
 
 Owns: putting its parts together, and how many uses count.
 """

@@ -1,4 +1,4 @@
-"""People's own accounts at upstreams: where their logins are, and the pages where they log in.
+"""Builds people's own accounts at upstreams: the store of logins, and the pages where they log in.
 
 Owns: putting these parts together. Never logs anybody in itself.
 """
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 
 def logs_people_in(specs: Sequence[UpstreamSpec]) -> bool:
-    """Whether people log in at any upstream with accounts of their own."""
+    """Whether any upstream uses people's own accounts."""
     return any(has_logins(spec.auth) for spec in specs)
 
 
 def vault_of(loaded: Loaded, accounts: Accounts) -> Vault:
-    """Where people's logins are.
+    """The store of people's logins.
 
     Raises:
         ConfigError: the key that seals them cannot be used.
@@ -46,7 +46,7 @@ def vault_of(loaded: Loaded, accounts: Accounts) -> Vault:
 
 
 def follow_logins(accounts: Accounts, pool: Pool, lists: PrincipalLists) -> None:
-    """Have whoever logged in or out, on any replica, be served accordingly at once."""
+    """When a person logs in or out on any replica, apply it here at once."""
 
     async def changed(id: str) -> None:
         pool.logins_changed()
@@ -64,7 +64,7 @@ def connect_services(
     concerns: Callable[[Principal, str], bool],
     server: AuthorizationServer | None = None,
 ) -> ConnectServices:
-    """What the pages go by.
+    """The dependencies of the pages.
 
     Args:
         loaded: the configuration.
@@ -98,8 +98,8 @@ def connect_services(
 def console_sign_in(
     loaded: Loaded, server: AuthorizationServer | None = None
 ) -> ConsoleSignIn | None:
-    """Where people log in to the console; None: nowhere, because the gateway has no id at its
-    issuer. It does not register itself for this: anybody may ask for a login.
+    """The login of the console; None: there is none, because the gateway has no client id at its
+    issuer. It does not register itself for this, since anybody may start a login.
 
     Args:
         loaded: the configuration.

@@ -1,4 +1,4 @@
-"""Pinned definitions: where a project keeps its own, and how replicas hear of an approval.
+"""Builds the pinned definitions, and announces approvals to other replicas.
 
 Owns: the place, one for each configuration file, so that two projects with a server of the same
 name share nothing; and telling other replicas what was approved at one. Opens nothing but the
@@ -28,7 +28,7 @@ _SHARED = "pins.json"
 
 
 def pinning_of(loaded: Loaded, mode: PinningMode) -> Pinning:
-    """The pinned definitions of one configuration file, or of the folder where there is none."""
+    """The pinned definitions of one configuration file (or of the current folder)."""
     path = loaded.place_in(loaded.home / _FOLDER, ".json")
     return Pinning(
         path,
@@ -40,7 +40,7 @@ def pinning_of(loaded: Loaded, mode: PinningMode) -> Pinning:
 
 
 def follow_approvals(accounts: Accounts, keeper: CatalogKeeper) -> None:
-    """Approve here what another replica has approved, if the same definition is withheld."""
+    """Approve here what another replica approved, if the same definition is withheld."""
 
     async def approved(id: str) -> None:
         pinning = keeper.pinning
@@ -57,7 +57,7 @@ def follow_approvals(accounts: Accounts, keeper: CatalogKeeper) -> None:
 
 
 async def tell_approved(accounts: Accounts | None, change: Changed) -> None:
-    """Have the other replicas hear of an approval; while the database is away, they do not."""
+    """Announce an approval to the other replicas; lost while the database is away."""
     if accounts is None:
         return
     try:
@@ -68,7 +68,7 @@ async def tell_approved(accounts: Accounts | None, change: Changed) -> None:
 
 
 def _id(change: Changed) -> str:
-    """Names a tool with its present definition: replicas that withhold another definition are not
-    meant.
+    """Identifies a tool with its current definition: replicas that withhold another definition are
+    not concerned.
     """
     return hashlib.sha256(f"{change.name} {change.now}".encode()).hexdigest()

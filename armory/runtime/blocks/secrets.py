@@ -1,4 +1,4 @@
-"""Which values of a configuration are secrets, so that no log and no error shows them.
+"""The secret values of a configuration, to be redacted in logs and errors.
 
 Owns: finding them. Never imports a room above observability.
 """
@@ -27,7 +27,7 @@ _PLAIN_HEADERS = frozenset(
 
 
 def hide_secrets(config: Config) -> None:
-    """From now on no text that is shown has a secret of this configuration."""
+    """From now on redact this configuration's secrets in all text that is shown."""
     hide(secret_values(config))
     hide_parameters(
         parameter for block in config.upstreams.values() for parameter in _parameters(block)
@@ -35,10 +35,10 @@ def hide_secrets(config: Config) -> None:
 
 
 def secret_values(config: Config) -> frozenset[str]:
-    """Every value that must not be shown: what is declared secret, and what is named like it.
+    """All values that must not be shown: declared secrets, and values with secret-like names.
 
-    Declared: keys that hold secrets. Named: variables of an upstream's environment, its headers,
-    its arguments behind `--token` and the like, and passwords, parameters and keys in URLs.
+    Declared: keys that hold secrets. By name: variables of an upstream's environment, its headers,
+    its arguments after `--token` and the like, and passwords, parameters and keys in URLs.
     """
     found = {*_declared(config), *_in_url(config.storage.url)}
     found.update(_in_url(config.storage.redis or ""))
@@ -79,7 +79,7 @@ def _of_upstream(block: UpstreamConfig) -> Iterator[str]:
 
 
 def _parameters(block: UpstreamConfig) -> Iterator[tuple[str, str]]:
-    """(name, value) of each parameter of an upstream's URLs, as they stand there."""
+    """(name, value) of each parameter in an upstream's URLs, undecoded."""
     texts = (block.url, block.openapi, block.base_url, *block.args, *block.env.values())
     for text in texts:
         if text is not None and "://" in text:

@@ -1,4 +1,4 @@
-"""From the blocks `upstreams` to what the rooms below know of each upstream.
+"""Builds upstream settings from the block `upstreams`; resolves relative paths.
 
 Owns: which key goes where, and what a relative path counts from. Opens nothing.
 """
@@ -19,7 +19,7 @@ from armory.upstreams.spec import UpstreamSpec
 
 
 def upstream_specs(loaded: Loaded) -> list[UpstreamSpec]:
-    """Every upstream that is enabled, in the order of the file."""
+    """The settings of every enabled upstream, in the order of the file."""
     return [
         upstream_spec(key, block, loaded)
         for key, block in loaded.config.upstreams.items()
@@ -28,7 +28,7 @@ def upstream_specs(loaded: Loaded) -> list[UpstreamSpec]:
 
 
 def upstream_spec(key: str, block: UpstreamConfig, loaded: Loaded) -> UpstreamSpec:
-    """One upstream. Relative paths count from the configuration's folder.
+    """The settings of one upstream. Relative paths are relative to the configuration's folder.
 
     Raises:
         ConfigError: its keys do not fit each other.
@@ -64,7 +64,7 @@ def upstream_spec(key: str, block: UpstreamConfig, loaded: Loaded) -> UpstreamSp
 
 
 def tool_rules(block: UpstreamConfig) -> ToolRules:
-    """What the file says about one upstream's tools."""
+    """The configured rules for one upstream's tools."""
     tags = {pattern: tuple(names) for pattern, names in block.tools.tags.items()}
     if block.tags:
         tags["*"] = (*tags.get("*", ()), *block.tags)
@@ -79,14 +79,16 @@ def tool_rules(block: UpstreamConfig) -> ToolRules:
 
 
 def _description(given: str | None, loaded: Loaded) -> str | None:
-    """Where a description is: a URL as it stands, a path from the configuration's folder on."""
+    """A description's URL unchanged, or its path relative to the configuration's folder."""
     if given is None or given.startswith(("http://", "https://")):
         return given
     return _path(given, loaded)
 
 
 def _program(block: UpstreamConfig, loaded: Loaded) -> str | None:
-    """A name as it stands; a path from `cwd` on, where there is one: the process begins there."""
+    """A program name unchanged; a path relative to `cwd`, where there is one: the process starts
+    there.
+    """
     given = block.command
     if given is None or os.sep not in given:
         return given

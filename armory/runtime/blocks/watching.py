@@ -1,4 +1,4 @@
-"""The parts of the request path as they are watched, where anybody watches.
+"""Replaces parts of the request path by observed ones, where tracing or metrics need it.
 
 Owns: deciding which parts are replaced by watched ones. Never measures anything itself.
 """
@@ -20,7 +20,7 @@ def watched(
     observers: Observers,
     catalog_version: Callable[[], int],
 ) -> tuple[ports.Pool, ports.Retriever | None]:
-    """(pool, retriever) for the request path: themselves where nobody watches.
+    """(pool, retriever) for the request path: observed, or unchanged where nobody observes.
 
     Args:
         pool: the upstream sessions.

@@ -1,1 +1,1 @@
-"""The served snapshot and its search index, kept current."""
+"""Keeps the served snapshot and its search index current."""

@@ -1,4 +1,4 @@
-"""Makes the tools of the newest snapshot searchable, beside its being served.
+"""Indexes the tools of the newest snapshot while it is already being served.
 
 Owns: the task that does so, and when a list gives way to a newer one. Never imports a retriever.
 """
@@ -24,17 +24,18 @@ until then. The time doubles each time: what gives way begins again with all but
 
 
 class Searchable(Protocol):
-    """The part of the retriever that is needed here."""
+    """The part of the retriever that is used here."""
 
     async def index(
         self, tools: Sequence[ToolRecord], outdated: Callable[[], bool] | None = None
     ) -> object:
-        """Make exactly these tools searchable, unless they become outdated meanwhile."""
+        """Make exactly these tools searchable, unless `outdated` says meanwhile that they are."""
         ...
 
 
 class IndexUpdater:
-    """Hands lists of tools to the retriever, one after the other; of those that wait, the newest.
+    """Passes lists of tools to the retriever, one after the other; of several pending ones only the
+    newest.
 
     Args:
         retriever: None: nothing is searched.
@@ -57,16 +58,18 @@ class IndexUpdater:
 
     @property
     def pending(self) -> int:
-        """Tools of the newest list while they are being made searchable; 0: all of them are."""
+        """The number of tools in the newest list while they are being indexed; 0: all are
+        searchable.
+        """
         return len(self._newest or ()) if self.behind else 0
 
     async def done(self) -> None:
-        """Returns when the newest list is searchable, or will not be."""
+        """Returns when the newest list is searchable, or failed to be."""
         if self._retriever is not None and self._newest is not None:
             await self._indexed.wait()
 
     async def update(self, tools: Sequence[ToolRecord], within_s: float) -> None:
-        """Have exactly these tools made searchable; waits so long for it at most."""
+        """Index exactly these tools; waits at most so long for it."""
         if self._retriever is None:
             return
         self._newest = tools
@@ -80,7 +83,7 @@ class IndexUpdater:
             _log.info("indexing_goes_on", tools=len(tools))
 
     async def run(self) -> None:
-        """Until cancelled: index the newest list whenever there is another."""
+        """Until cancelled: index the newest list whenever there is one."""
         while True:
             await self._wanted.wait()
             self._wanted.clear()
@@ -103,12 +106,12 @@ class IndexUpdater:
                 self._indexed.set()
 
     def _outdated(self, tools: int, started: float) -> bool:
-        """Whether indexing a list should give way to a newer one: at once to a much shorter one,
-        since going on would hold memory and time, and to any other after its turn, since none of
-        the new tools are found before.
+        """Whether indexing a list should be abandoned for a newer one: at once for a much shorter
+        one, since going on would hold memory and time, and for any other after a turn, since new
+        tools are not found before.
 
-        Turns grow: one upstream that changes again and again must not keep the tools of all others
-        from ever being embedded.
+        Turns grow: one upstream that changes constantly must not keep the others' tools from ever
+        being embedded.
         """
         newer = self._newest
         if newer is None or not self._wanted.is_set():
@@ -121,7 +124,7 @@ class IndexUpdater:
         return True
 
     def _say_complete(self, tools: int, took_s: float) -> None:
-        """Whoever was told that indexing goes on is told that it has ended."""
+        """Log the end of indexing where its slow progress was logged."""
         if self._late and not self._wanted.is_set():
             self._late = False
             self._on_late()

@@ -1,4 +1,4 @@
-"""Keeps the served snapshot current: lists in, snapshot out, tools indexed on the way.
+"""Keeps the served snapshot current: from upstream lists to a snapshot, indexed and published.
 
 Owns: the task between the supervisor's news and `Gateway.publish`; `indexing` has the other. Never
 imports a transport.
@@ -86,7 +86,7 @@ class CatalogKeeper:
         self._progress = asyncio.Condition()
 
     def start(self, lists: Lists, publish: Publish, prepare: Publish | None = None) -> None:
-        """Begin to work.
+        """Start working.
 
         Args:
             lists: gives the last good lists of all upstreams.
@@ -100,50 +100,52 @@ class CatalogKeeper:
         ]
 
     async def stop(self) -> None:
-        """End the tasks."""
+        """Cancel the tasks."""
         await tasks.stop(*self._tasks, self._trimming, self._storing)
         self._tasks = []
 
     @property
     def indexing(self) -> int:
-        """Tools of the newest snapshot while they are being made searchable; 0: all of them are."""
+        """The number of tools of the newest snapshot while they are being indexed; 0: all are
+        searchable.
+        """
         return self._index.pending
 
     async def searchable(self) -> None:
-        """Returns when the tools of the newest snapshot are searchable, or will not be."""
+        """Returns when the newest snapshot's tools are searchable, or failed to be."""
         await self._index.done()
 
     @property
     def pinning(self) -> Pinning | None:
-        """Withholds tools whose definition changed."""
+        """The pinning, which withholds tools whose definition changed."""
         return self._pinning
 
     async def approved(self) -> None:
-        """A withheld definition was approved: returns when it is served."""
+        """A withheld definition was approved; returns when it is served."""
         self._again = True
         await self.settle()
 
     def changed(self, _server: str = "", _lists: ServerLists | None = None) -> None:
-        """Some list differs: build a new snapshot soon."""
+        """A list changed: build a new snapshot soon."""
         self._asked += 1
         self._dirty.set()
 
     def build_again(self) -> None:
-        """Build a new snapshot soon though no list differs: example queries of some tools were
-        written, a definition was approved, or the rules are others.
+        """Build a new snapshot soon though no list changed: example queries were written, a
+        definition was approved, or the rules changed.
         """
         self._again = True
         self.changed()
 
     async def settle(self) -> None:
-        """Build a snapshot of what is known now; returns when it is served."""
+        """Build a snapshot of the current lists; returns when it is served."""
         self.changed()
         wanted = self._asked
         async with self._progress:
             await self._progress.wait_for(lambda: self._built >= wanted)
 
     def reconfigure(self, rules: Mapping[str, ToolRules]) -> None:
-        """Other rules about tools from now on; what was approved meanwhile comes back."""
+        """Use other rules about tools from now on; approvals from elsewhere are read again."""
         self._rules = dict(rules)
         self.build_again()
 
@@ -178,7 +180,7 @@ class CatalogKeeper:
                 self._progress.notify_all()
 
     async def _renew(self, lists: Mapping[str, ServerLists], publish: Publish) -> None:
-        """One new snapshot, if anything differs."""
+        """Publish a new snapshot, if anything differs."""
         again, self._again = self._again, False
         lists = dict(lists)
         work = partial(self._builder.build, lists, self._rules, self._catalog)
@@ -213,7 +215,9 @@ class CatalogKeeper:
         let_go(old)
 
     async def _trim(self, give_back: Callable[[], object]) -> None:
-        """Give back what the snapshot before held, when nobody holds it any more."""
+        """Return memory of the previous snapshot to the system, once nothing refers to
+        it any more.
+        """
         await asyncio.sleep(TRIM_AFTER_S)
         held = self._index.behind
         await asyncio.to_thread(give_back)
@@ -235,8 +239,8 @@ class CatalogKeeper:
             return await in_turn(self._pinning.judged, catalog)
 
     async def _store(self) -> None:
-        """Store what is pinned as soon as that can be: after a start without it, any definition
-        would be taken as the first.
+        """Write the pins, retrying until it works: after a restart without them, any definition
+        would be accepted as the first.
         """
         while True:
             await asyncio.sleep(STORE_AGAIN_S)
@@ -246,7 +250,7 @@ class CatalogKeeper:
                 return
 
     def _with_written_examples(self, catalog: Catalog, examples: Examples) -> Catalog:
-        """The snapshot with what was written for its tools; records stay where nothing is new."""
+        """The snapshot with the example queries of its tools; unchanged records are reused."""
         before, self._with_examples = self._with_examples, {}
         tools: dict[str, ToolRecord] = {}
         for name, tool in catalog.tools.items():
@@ -260,17 +264,17 @@ class CatalogKeeper:
         return replace(catalog, tools=tools) if self._with_examples else catalog
 
     async def _update_index(self, catalog: Catalog, is_large: bool = False) -> None:
-        """Have what searches may find made searchable; which of it, each search says."""
+        """Index all tools that searches may find; each search narrows them by itself."""
         tools = await in_turn_if(is_large, _searchable_records, catalog, self._private)
         await self._index.update(tools, INDEX_S if catalog.version > 1 else FIRST_INDEX_S)
 
     def _indexed_late(self) -> None:
-        """Tools are searchable whose snapshot did not wait for that."""
+        """Tools became searchable after their snapshot was published."""
         if self._examples is not None:  # it lacks what was written for them
             self.build_again()
 
     def _report(self, problems: Sequence[str]) -> None:
-        """Log what is new among the problems, and of many of one server the number."""
+        """Log new problems; many of one server as a number."""
         new = Counter[str]()
         for problem in problems:
             if problem not in self._reported:

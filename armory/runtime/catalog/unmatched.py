@@ -1,4 +1,4 @@
-"""Names in the configuration that fit nothing which the upstreams list.
+"""Names in the configuration that match nothing that the upstreams list.
 
 Owns: finding them, and what is said of each.
 """
@@ -19,7 +19,8 @@ _SHOWN = 8
 
 
 def unmatched_names(config: Config, catalog: Catalog) -> list[str]:
-    """One line for each; patterns are left out, and what may be of a server that is down.
+    """One line for each such name; patterns are skipped, and names that an upstream that is down
+    may have.
 
     Args:
         config: the configuration.
@@ -42,7 +43,9 @@ def unmatched_names(config: Config, catalog: Catalog) -> list[str]:
 
 
 def _names(tools: ToolsConfig) -> Iterator[tuple[str, str]]:
-    """Where original names stand; to give a tool another name or description takes its own."""
+    """(where, original name) of names in `tools`; giving a tool another name or description needs
+    its original one.
+    """
     for place in ("allow", "deny", "pin", "tags"):
         yield from ((place, name) for name in _literal(getattr(tools, place)))
     for place in ("rename", "describe"):
@@ -65,7 +68,7 @@ def _literal(names: Iterable[str]) -> Iterator[str]:
 
 
 def _may_come(name: str, awaited: Collection[str]) -> bool:
-    """Whether an upstream that has listed nothing yet may have it."""
+    """Whether the name may belong to an upstream that has not listed yet."""
     server, separator, _ = name.partition("__")
     return server in awaited if separator else bool(awaited)
 

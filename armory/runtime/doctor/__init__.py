@@ -1,1 +1,1 @@
-"""`armory doctor`: what is wrong with a set-up, and what to do about it."""
+"""`armory doctor`: what is wrong with an installation, and what to do about it."""

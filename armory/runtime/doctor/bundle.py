@@ -1,4 +1,4 @@
-"""What a bug report needs, in one archive without secrets.
+"""An archive with everything that a bug report needs, without secrets.
 
 Owns: what is in it. Nothing that a tool was given or has answered, no query, no audit.
 """
@@ -28,7 +28,7 @@ _FREE = ("env", "headers", "args")
 
 
 def write_bundle(file: Path, findings: Sequence[Finding], loaded: Loaded | None) -> list[str]:
-    """Write the archive, for its owner alone; the names of what is in it.
+    """Write the archive, readable by its owner only; returns the names of its files.
 
     Raises:
         ConfigError: it cannot be written.

@@ -1,4 +1,4 @@
-"""The whole examination, in the order in which one thing may cause the next.
+"""Runs all checks, causes before effects.
 
 Owns: `examined`. Never decides how it is shown.
 """
@@ -23,7 +23,7 @@ UPSTREAM_S = 60.0
 
 
 def configuration(path: Path) -> tuple[Loaded | None, list[Finding]]:
-    """(the configuration, what was found about it); None where it does not hold."""
+    """(the configuration, findings about it); None where it is invalid."""
     try:
         loaded = checked(path)
     except ConfigProblems as error:
@@ -46,7 +46,7 @@ async def examined(
     upstream_s: float = UPSTREAM_S,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> list[Finding]:
-    """Everything that can be found out about a set-up; opens no port and serves nobody.
+    """All findings about an installation; opens no port and serves nobody.
 
     Args:
         path: of the configuration.

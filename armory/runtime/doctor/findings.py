@@ -1,4 +1,4 @@
-"""What an examination finds.
+"""The findings of `armory doctor`.
 
 Owns: `Finding` and how a check that fails by itself becomes one. Never imports a room.
 """
@@ -13,7 +13,7 @@ State = Literal["ok", "warning", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at.
+    """The result of one check.
 
     Attributes:
         check: what: `configuration`, `port`, `upstream docs`, ...
@@ -29,15 +29,15 @@ class Finding:
 
 
 def ok(check: str, detail: str) -> Finding:
-    """A finding that nothing is wrong."""
+    """A finding without problems."""
     return Finding(check, "ok", detail)
 
 
 def warning(check: str, detail: str, fix: str) -> Finding:
-    """A finding of what works, and may not for long, or not as it is meant."""
+    """A finding about something that works, but maybe not for long, or not as intended."""
     return Finding(check, "warning", detail, fix)
 
 
 def failed(check: str, detail: str, fix: str) -> Finding:
-    """A finding of what does not work."""
+    """A finding about something that does not work."""
     return Finding(check, "failed", detail, fix)

@@ -1,4 +1,4 @@
-"""The machine that a gateway would run on: versions, memory, clock, port, folders, key.
+"""Checks of the machine: versions, memory, clock, port, folders, key.
 
 Owns: those checks. Changes nothing that stays.
 """
@@ -41,7 +41,7 @@ _OLDEST = 1_767_225_600
 
 
 def machine(loaded: Loaded) -> Iterator[Finding]:
-    """Everything about the machine."""
+    """All checks of the machine."""
     yield versions()
     yield memory()
     yield clock(time.time())
@@ -51,7 +51,7 @@ def machine(loaded: Loaded) -> Iterator[Finding]:
 
 
 def versions() -> Finding:
-    """Of Python, Armory and what it stands on."""
+    """Versions of Python, Armory and its main dependencies."""
     found = [f"armory {armory_version()}", f"Python {platform.python_version()}"]
     missing: list[str] = []
     for name in PACKAGES:
@@ -70,7 +70,7 @@ def versions() -> Finding:
 
 
 def memory() -> Finding:
-    """What is left for the gateway: of the machine, and of its control group."""
+    """The memory that is available: on the machine, and in its control group."""
     left = [mb for mb in (_available_mb(), _group_mb()) if mb is not None]
     if not left:
         return ok("memory", "this system does not tell")
@@ -94,7 +94,7 @@ def _available_mb() -> int | None:
 
 
 def _group_mb(folder: Path = _GROUP) -> int | None:
-    """What is left of the control group's limit; None: there is none."""
+    """The rest of the control group's limit; None: there is none."""
     for limit, used, given_back in _GROUP_FILES:
         try:
             most = int((folder / limit).read_text())
@@ -107,7 +107,7 @@ def _group_mb(folder: Path = _GROUP) -> int | None:
 
 
 def clock(now: float) -> Finding:
-    """Whether the machine's clock can be right."""
+    """Whether the machine's clock is plausible."""
     shown = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(now))
     if now < _OLDEST:
         return failed(
@@ -119,7 +119,7 @@ def clock(now: float) -> Finding:
 
 
 def port(loaded: Loaded) -> Finding:
-    """Whether it can be bound, or is this user's gateway."""
+    """Whether the port can be bound, or is used by this user's own gateway."""
     server = loaded.config.server
     try:
         bind(server.host, server.port).close()
@@ -132,7 +132,7 @@ def port(loaded: Loaded) -> Finding:
 
 
 def folders(loaded: Loaded) -> Iterator[Finding]:
-    """Whether what has to be written can be."""
+    """Whether the folders that are written to are writable."""
     wanted = {"folder ARMORY_HOME": loaded.home}
     wanted["folder storage.cache_dir"] = Path(loaded.config.storage.cache_dir)
     file = audit_file(loaded)
@@ -143,7 +143,7 @@ def folders(loaded: Loaded) -> Iterator[Finding]:
 
 
 def key(loaded: Loaded) -> Iterator[Finding]:
-    """Whether the file of the key that seals people's logins can be used, where there is one."""
+    """Whether the key file that seals people's logins can be used, where there is one."""
     if not has_key_file(loaded):
         return
     file = loaded.home / KEY_FILE
@@ -157,7 +157,7 @@ def key(loaded: Loaded) -> Iterator[Finding]:
 
 
 def unwritable(folder: Path) -> str:
-    """Why nothing can be written into a folder, which may be still to be made; empty: it can."""
+    """Why a folder, which may not exist yet, cannot be written to; "": it can."""
     there, user = _nearest(folder), f"user {os.geteuid()}"
     if not there.is_dir():
         return f"{there} is a file"
@@ -169,7 +169,7 @@ def unwritable(folder: Path) -> str:
 
 
 def _nearest(folder: Path) -> Path:
-    """The folder, or what there is of the way to it."""
+    """The folder, or its nearest existing parent."""
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     return folder

@@ -1,4 +1,4 @@
-"""With which keys people's logins are sealed, at upstreams and at the gateway.
+"""Checks that stored logins and grants can be decrypted with the configured keys.
 
 Owns: that check. Opens them to see that they can be, and shows nothing of them.
 """
@@ -21,7 +21,9 @@ _FIX = (
 
 
 async def sealed(loaded: Loaded) -> list[Finding]:
-    """How many need which key; nothing where none are stored, or the database does not answer."""
+    """The number of logins and grants by key; nothing where none are stored, or the database does
+    not answer.
+    """
     if not (loaded.config.security.encryption_key or has_key_file(loaded)):
         return []
     database: Database | None = None

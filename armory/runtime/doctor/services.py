@@ -1,4 +1,4 @@
-"""What a gateway leans on: database, Redis, embedder, index, the agent's model, identity providers.
+"""Checks of external services: database, Redis, embedder, index, chat model, identity providers.
 
 Owns: those checks. Upgrades no database and writes no vector.
 """
@@ -41,7 +41,7 @@ _FILE = "let this user write it and its folder; put a saved copy in the place of
 
 
 async def services(loaded: Loaded, retriever: Retriever | None = None) -> list[Finding]:
-    """Everything that the configuration leans on, all at once.
+    """All checks of external services, concurrently.
 
     Args:
         loaded: the configuration.
@@ -64,7 +64,7 @@ async def _one(asked: Awaitable[Finding]) -> list[Finding]:
 
 
 async def database(url: str) -> Finding:
-    """Whether it answers, and what its clock says."""
+    """Whether the database answers, and whether its clock agrees."""
     file = sqlite_file(make_url(url)) if url.startswith("sqlite") else None
     if file is not None and not file.exists():
         if why := unwritable(file.parent):
@@ -110,7 +110,7 @@ async def redis(url: str, prefix: str) -> Finding:
 
 
 async def retrieval(loaded: Loaded, opened: Retriever | None = None) -> list[Finding]:
-    """Whether texts can be embedded, and where the vectors are."""
+    """Whether texts can be embedded, and where the vectors are stored."""
     rag = loaded.config.tool_rag
     try:
         retriever = opened or open_retriever(loaded)
@@ -157,12 +157,12 @@ async def _embedder(embedder: object, model: str) -> Finding:
 
 
 def _unless_untrusted(fix: str, what: str) -> str:
-    """What to do, where it may be the certificate of what does not answer."""
+    """The fix, or that the certificate of the service is not trusted."""
     return _AUTHORITY if any(word in what for word in _UNTRUSTED) else fix
 
 
 async def agent(loaded: Loaded) -> Finding:
-    """Whether the agent's model is there; nothing is asked of it."""
+    """Whether the agent's model exists; it is not called."""
     from armory.runtime.blocks.agents import chat_client  # its library takes a second
 
     model = loaded.config.agent.model
@@ -181,7 +181,7 @@ async def agent(loaded: Loaded) -> Finding:
 
 
 def _providers(loaded: Loaded) -> Iterator[tuple[str, str]]:
-    """(URL, key of the configuration) of what says who callers are."""
+    """(URL, configuration key) of all identity providers."""
     security = loaded.config.security
     if security.oauth is not None:
         yield from ((issuer, "security.oauth.issuer") for issuer in security.oauth.issuer)
@@ -192,7 +192,7 @@ def _providers(loaded: Loaded) -> Iterator[tuple[str, str]]:
 
 
 async def provider(url: str, where: str) -> Finding:
-    """Whether an identity provider says what tokens are checked with."""
+    """Whether an identity provider publishes the keys for tokens."""
     from armory.security.issuer import Issuer  # cryptography: only where tokens are checked
     from armory.security.keys import KeySet
 

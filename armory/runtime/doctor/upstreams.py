@@ -1,5 +1,4 @@
-"""Each upstream: is it found, does it start, how long does that take, what does it speak, does it
-want a login, is its certificate good?
+"""Checks of each upstream: found, starts, how fast, which protocol, login, certificate.
 
 Owns: those checks, one after the other until one says why it cannot work. Calls no tool.
 """
@@ -38,7 +37,7 @@ async def upstreams(
     within_s: float,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> list[Finding]:
-    """Every upstream, a few at a time.
+    """Check all upstreams, a few at a time.
 
     Args:
         specs: the upstreams.
@@ -63,7 +62,7 @@ async def upstreams(
 
 
 async def upstream(spec: UpstreamSpec, within_s: float) -> Finding:
-    """One upstream; the first thing that cannot work is what is found."""
+    """Check one upstream; the first failure is the finding."""
     if spec.is_stdio:
         early = _process(spec)
     elif spec.skills is not None:
@@ -96,19 +95,19 @@ def _folder(spec: UpstreamSpec, path: str) -> Finding | None:
 
 
 def _place(spec: UpstreamSpec) -> str:
-    """The URL that is asked first."""
+    """The URL that is requested first."""
     return getattr(spec, _place_key(spec)) or ""
 
 
 def _place_key(spec: UpstreamSpec) -> str:
-    """The key of the configuration that says it."""
+    """The configuration key of that URL."""
     if spec.openapi is None:
         return "url"
     return "openapi" if spec.base_url is None else "base_url"
 
 
 async def _address(spec: UpstreamSpec, url: str) -> Finding | None:
-    """Name, port and certificate of an upstream that is reached without a proxy."""
+    """Check name, port and certificate of an upstream that is reached without a proxy."""
     check, key = f"upstream {spec.key}", f"upstreams.{spec.key}"
     said = f"{key}.{_place_key(spec)}"
     parts = urlsplit(url)
@@ -249,7 +248,7 @@ def _counted(some: Sized, noun: str) -> str:
 
 
 def _login(spec: UpstreamSpec) -> str:
-    """How an upstream that refused what it was sent, or nothing, is given a credential."""
+    """How to give a credential to an upstream that refused the request."""
     key, command = f"upstreams.{spec.key}", f"`armory login {spec.key}`"
     if isinstance(spec.auth, AuthorizationCode):
         return command

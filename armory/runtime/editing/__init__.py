@@ -1,1 +1,1 @@
-"""The configuration file as people edit it through the gateway. Read by `runtime.rest` only."""
+"""Editing of the configuration file through the gateway. Used by `runtime.rest` only."""

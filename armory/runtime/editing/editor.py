@@ -1,4 +1,4 @@
-"""Editing the configuration file of a gateway that runs.
+"""Editing the configuration file of a running gateway.
 
 Owns: `web.rest.live.config_file.ConfigurationFile` over masking, checking and the file. What is
 written is put in force by whoever watches the file.
@@ -31,7 +31,7 @@ _WHOLE = Restored("", (), ())
 
 @dataclass(slots=True, eq=False)
 class Editor:
-    """Edits the configuration file that a runtime goes by.
+    """Edits the configuration file that a runtime was started from.
 
     Attributes:
         runtime: goes by the file.
@@ -76,8 +76,8 @@ class Editor:
         return await asyncio.to_thread(_schema)
 
     def _masked(self, text: str) -> Masked:
-        """The text with its secrets hidden; for whoever may not edit it all parameters of URLs,
-        too.
+        """The text with its secrets masked; for callers that may not edit it, with all URL
+        parameters masked as well.
         """
         return Masked(text, parameters=not self.editing)
 

@@ -1,4 +1,4 @@
-"""The configuration file on disk: which version it is, and replacing it in one step.
+"""The configuration file on disk: its version, and replacing it atomically.
 
 Owns: reading and writing. Knows nothing of what the text means.
 """
@@ -22,7 +22,7 @@ _READ_ONLY = frozenset((errno.EROFS, errno.EACCES, errno.EPERM, errno.EBUSY, err
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """What the file held at some time.
+    """The contents of the file at some time.
 
     Attributes:
         text: all of it.
@@ -34,7 +34,7 @@ class Version:
 
 
 def version_of(path: Path, key: bytes) -> Version:
-    """What the file holds.
+    """The current version of the file.
 
     Args:
         path: of the file.
@@ -48,9 +48,9 @@ def version_of(path: Path, key: bytes) -> Version:
 
 
 def why_read_only(path: Path) -> str | None:
-    """Why the file cannot be replaced; None: as far as can be told, it can.
+    """Why the file cannot be replaced; None: it can, as far as is known.
 
-    A file without any write permission is taken for read-only by root, too.
+    A file without any write permission counts as read-only for root, too.
     """
     real = path.resolve()
     try:
@@ -65,7 +65,7 @@ def why_read_only(path: Path) -> str | None:
 
 
 def replace(path: Path, text: str, tag: str, key: bytes) -> Version:
-    """Write the file anew, whole or not at all; permissions and owner stay.
+    """Replace the file atomically; permissions and owner stay.
 
     Raises:
         Stale: it does not hold the version `tag` any more.

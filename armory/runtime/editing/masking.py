@@ -1,4 +1,4 @@
-"""A configuration file as it is shown: secrets hidden, every other character as it is.
+"""Masks the secrets in the text of a configuration file; everything else stays verbatim.
 
 Owns: hiding them, and putting back what is hidden into a text that was edited. Opens nothing.
 """
@@ -19,7 +19,7 @@ from armory.runtime.editing.secret_places import secret_places
 
 @dataclass(frozen=True)
 class Masked:
-    """A text whose secrets are hidden.
+    """A text whose secrets can be masked.
 
     Attributes:
         original: as it is in the file.
@@ -47,7 +47,7 @@ class Masked:
 
     @cached_property
     def hidden(self) -> tuple[str, ...]:
-        """What is hidden, in order."""
+        """The masked values, in order."""
         return tuple(self.original[start:end] for start, end in self._spans)
 
     @cached_property
@@ -65,9 +65,9 @@ class Masked:
         return "".join([*parts, self.original[at:]])
 
     def restored(self, edited: str) -> Restored:
-        """The text that an edited one stands for, each `<hidden-N>` being what it was.
+        """Put the secrets back into an edited text, in place of each `<hidden-N>`.
 
-        Newlines become those of the file where all of them are of one kind.
+        Newlines become those of the file if all of its newlines are of one kind.
 
         Raises:
             ConfigProblems: something that looks like a hidden value stands for none, or one stands
@@ -103,8 +103,7 @@ class Masked:
 
 
 def _stay_hidden(text: str, places: Sequence[tuple[int, int, str, int]], parameters: bool) -> None:
-    """Refuse hidden values in places where they would be shown: whoever moves one must not read it
-    there.
+    """Refuse masked values in places where they would be shown: moving one must not reveal it.
 
     Args:
         text: with them.
@@ -130,7 +129,7 @@ def _stay_hidden(text: str, places: Sequence[tuple[int, int, str, int]], paramet
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """A text as it may be written.
+    """An edited text with its secrets, ready to be written.
 
     Attributes:
         text: with its secrets.
@@ -143,5 +142,5 @@ class Restored:
     hidden: tuple[str, ...]
 
     def shown_line(self, line: int | None) -> int | None:
-        """The line of the edited text that a line of this one stands in, both from 1."""
+        """The line of the edited text that corresponds to a line of this one, both from 1."""
         return self.lines[line - 1] if line and line <= len(self.lines) else line

@@ -1,4 +1,4 @@
-"""Messages about a configuration, without the values of its variables and hidden places.
+"""Redacts the values of variables and masked places in messages about a configuration.
 
 Owns: finding those values and taking them out: whoever may have a text checked must not learn from
 the answer what the gateway's environment holds, or what is hidden in its file.
@@ -28,7 +28,7 @@ _CUT_CHARS = 77
 def redacted_message(
     message: str, hidden: Iterable[str] = (), variables: Mapping[str, str] | None = None
 ) -> str:
-    """A message for whoever may not know these values.
+    """A message for readers that may not know these values.
 
     Args:
         message: of a problem.
@@ -45,7 +45,8 @@ def redacted_message(
 
 
 def explained(path: Path, error: ConfigError) -> str:
-    """In one line why a file is refused, for whoever may not know its secrets: its first problem.
+    """One line about why a file is refused (its first problem), for readers that may not know its
+    secrets.
 
     Args:
         path: the file.
@@ -79,7 +80,7 @@ def values_in(path: Path, text: str) -> dict[str, str]:
 
 
 def _spellings(value: str) -> Iterator[str]:
-    """A value as it is, and as it stands in quotes."""
+    """A value as it is, and as it appears in quotes."""
     yield value
     quoted = repr(value)[1:-1]
     if quoted != value:
@@ -87,7 +88,7 @@ def _spellings(value: str) -> Iterator[str]:
 
 
 def _without(message: str, value: str, shown: str) -> str:
-    """The message without a value, in whatever case it stands there, and where it is cut short."""
+    """The message without a value, in any case, also where it is cut short."""
     message = message.replace(value, shown)
     parts: list[str] = []
     lowered, sought, at = message.lower(), value.lower(), 0

@@ -1,4 +1,4 @@
-"""Where in the text of a configuration file secrets stand.
+"""Locates the secrets in the text of a configuration file.
 
 Owns: finding them, by what the models declare secret, by names, and by what is redacted everywhere.
 Never changes a text. Imports the models and redaction only.
@@ -45,9 +45,9 @@ _FREE: Any = None
 
 
 def secret_places(text: str, *, parameters: bool = False) -> list[Span]:
-    """(start, end) of every secret in `text`, in order, none within another.
+    """(start, end) of every secret in `text`, in order, not nested.
 
-    A reference to a variable is no secret; a default of one is.
+    A reference to a variable is no secret; its default value is one.
 
     Args:
         text: a configuration file.
@@ -74,7 +74,7 @@ class _Finder:
     seen: set[tuple[int, str, str]] = field(default_factory=set[tuple[int, str, str]])
 
     def walk(self, node: yaml.Node, kind: Any, name: str) -> None:
-        """Look at a value of the type `kind`, `name` being its key or that of its list."""
+        """Inspect a value of the type `kind`; `name` is its key, or that of its list."""
         visit = (id(node), repr(kind), name)
         if visit in self.seen:  # an alias
             return
@@ -111,7 +111,9 @@ class _Finder:
             self._hide((start, end))
 
     def look_between(self) -> None:
-        """Comments: whatever is redacted, and `name: value` where the name is a secret's."""
+        """Inspect comments: for what is redacted everywhere, and `name: value` with a secret's
+        name.
+        """
         at = 0
         ends = [*sorted(self.scalars), (len(self.text), len(self.text))]
         for start, end in ends:
@@ -146,7 +148,9 @@ class _Finder:
             self.secrets.append((start, end))
 
     def _span(self, node: yaml.Node) -> Span:
-        """The value alone: without its anchor and tag, and without the lines that follow."""
+        """The position of the value alone: without its anchor and tag, and without
+        following lines.
+        """
         start, end = node.start_mark.index, node.end_mark.index
         properties = _PROPERTIES.match(self.text, start, end)
         start = properties.end() if properties else start
@@ -162,7 +166,7 @@ def _parameters(raw: str) -> Iterator[Span]:
 
 
 def _apart(spans: list[Span]) -> list[Span]:
-    """In order; those that overlap become one."""
+    """The spans in order, overlapping ones merged."""
     found: list[Span] = []
     for start, end in sorted(spans):
         if found and start < found[-1][1]:
@@ -195,7 +199,9 @@ def _item(kind: Any) -> Any:
 
 
 def _member(kind: Any, key: str) -> tuple[Any, str]:
-    """(type, name to judge by) of the value at `key`: fields of models go by their type alone."""
+    """(type, name for redaction) of the value at `key`; fields of models are judged by
+    type only.
+    """
     for option in _options(kind):
         if isinstance(option, type) and issubclass(option, BaseModel):
             known = option.model_fields.get(key)

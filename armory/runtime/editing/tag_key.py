@@ -1,4 +1,4 @@
-"""The key of the tags that name versions of the configuration file, the same at every replica.
+"""The key of the tags that identify versions of the configuration file, shared by all replicas.
 
 Owns: agreeing on it. Never sees the file.
 """
@@ -20,7 +20,7 @@ _PURPOSE = b"armory: tags of the configuration file"
 
 
 class TagKey:
-    """The key, agreed on in the store that replicas share.
+    """The key, agreed on through the store that replicas share.
 
     Args:
         store: shared by all replicas; whoever comes first makes the key there. None: there is none.
@@ -36,7 +36,7 @@ class TagKey:
         )
 
     async def current(self) -> bytes:
-        """The key; while the store is away, the latest one that is known."""
+        """The key; while the store is away, the last known one."""
         if self._store is not None:
             try:
                 self._key = await agreed(self._store, _NAME, self._key)

@@ -1,1 +1,1 @@
-"""How requests come in: the ports, and a way in for commands on this machine."""
+"""The ports that requests come in by, and local access for commands on this machine."""

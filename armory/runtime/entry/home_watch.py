@@ -1,4 +1,4 @@
-"""Whether the folder of Armory's data, and the database file, are still those that it began with.
+"""Detects that the data folder or the database file were removed or replaced under the gateway.
 
 Owns: `HomeWatch`. Never opens or makes a file, but has the note of the gateway left again.
 """
@@ -18,8 +18,8 @@ _EVERY_S = 5.0
 
 
 class HomeWatch:
-    """Watches the folder. A process with open files does not notice that they were removed, and
-    what it writes from then on is lost with them.
+    """Watches the folder. A process with open files does not notice that they were removed;
+    everything that it writes afterwards is lost.
 
     Args:
         home: the folder behind `ARMORY_HOME`.
@@ -41,7 +41,7 @@ class HomeWatch:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Watch from now on."""
+        """Start watching."""
         self._task = spawn(self._run(), "data folder: watch")
 
     async def stop(self) -> None:
@@ -54,7 +54,7 @@ class HomeWatch:
             await asyncio.sleep(_EVERY_S)
 
     async def look(self) -> None:
-        """Look once; `problem` says how that went."""
+        """Check once; the result is in `problem`."""
         before, self.problem = self.problem, await asyncio.to_thread(self._found)
         if self.problem and self.problem != before:
             _log.warning("data_folder_unusable", error=self.problem)

@@ -1,4 +1,4 @@
-"""The ports of a gateway, and the note for commands on this machine: open before the gateway is.
+"""The ports of a gateway and its local access note, opened before everything else.
 
 Owns: opening them in order, and closing them before what is behind them. Imports no room that
 answers a request.
@@ -28,7 +28,7 @@ _METRICS_PORT = "server.metrics.port"
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """The ports that are open, and the note of them.
+    """The open ports, and the note about them.
 
     Attributes:
         listening: the port of clients.
@@ -43,8 +43,8 @@ class Listeners:
     note: Note
 
     async def close(self) -> None:
-        """Close the port of clients once what is in flight has ended. Until then the note says that
-        the gateway ends.
+        """Close the client port once requests in flight have ended. Until then the note says that
+        the gateway is shutting down.
         """
         await asyncio.to_thread(self.note.end)
         try:
@@ -94,7 +94,7 @@ async def open_listeners(
 
 
 def _bind(loaded: Loaded, host: str, port: int) -> Bound:
-    """The port of clients, taken.
+    """Bind the client port.
 
     Raises:
         ConfigError: it cannot be had, perhaps since this has been started already.
@@ -113,7 +113,7 @@ def _bind(loaded: Loaded, host: str, port: int) -> Bound:
 
 
 def _bind_metrics(loaded: Loaded, host: str) -> Bound | None:
-    """The port of the metrics, taken; None where they have none of their own.
+    """Bind the metrics port; None where metrics have no port of their own.
 
     Raises:
         ConfigError: it cannot be had.

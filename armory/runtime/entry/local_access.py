@@ -1,4 +1,4 @@
-"""A way in for commands on this machine: a note of each gateway that runs, with a token.
+"""Access for commands on this machine: each running gateway leaves a note with an admin token.
 
 Owns: the notes in `${ARMORY_HOME}/running`, readable by their user alone. The token
 is accepted where whoever listens says so.
@@ -29,7 +29,7 @@ OPERATOR = "operator"
 
 @dataclass(frozen=True, slots=True)
 class LocalAccess:
-    """One gateway that runs here.
+    """The contents of a note: one gateway that runs on this machine.
 
     Attributes:
         url: where it listens, `server.base_path` included.
@@ -47,15 +47,15 @@ class LocalAccess:
 
 
 def operator_token() -> StaticToken:
-    """A new token of an administrator."""
+    """A new administrator token."""
     return StaticToken(OPERATOR, secrets.token_urlsafe(32), frozenset((ADMIN,)))
 
 
 class Note:
     """The note of this process, from `leave` to `remove`; a read-only home has none.
 
-    Two containers that share a home may have the same process id: the later note takes the place
-    of the earlier one, and outlives it.
+    Two containers that share a home may have the same process id: the later note replaces the
+    earlier one, and is not removed with it.
 
     Args:
         home: the folder behind `ARMORY_HOME`.
@@ -70,13 +70,13 @@ class Note:
         self._failed = self._removed = False
 
     def leave(self) -> None:
-        """Write it."""
+        """Write the note."""
         with self._turn:
             if not self._removed:
                 self._write()
 
     def leave_again(self) -> None:
-        """Write it where it is not there: its disk was full, or somebody tidied up."""
+        """Write the note if it is missing: the disk was full, or somebody removed it."""
         with self._turn:
             if not self._removed and not self._path.exists():
                 self._write()
@@ -94,7 +94,7 @@ class Note:
         self._failed = not self._path.exists()
 
     def end(self) -> None:
-        """Say in it that the gateway ends."""
+        """Record in the note that the gateway is shutting down."""
         with self._turn:
             self._access = replace(self._access, ending=True)
             with contextlib.suppress(OSError):
@@ -110,7 +110,7 @@ class Note:
         return left is not None and left.token == self._access.token
 
     def remove(self) -> None:
-        """Take it away for good."""
+        """Remove the note for good."""
         with self._turn:
             self._removed = True
             if self._is_own():
@@ -120,8 +120,8 @@ class Note:
 
 
 class _Lock:
-    """A file that this process has locked for as long as it lives: another one may have its id by
-    the time that its note is read, after a power cut above all.
+    """A file that this process holds a lock on for as long as it lives. Process ids may be reused,
+    above all after a power failure, so a note is only valid while its lock is held.
     """
 
     def __init__(self, path: Path) -> None:
@@ -129,7 +129,7 @@ class _Lock:
         self._held: int | None = None
 
     def take(self) -> None:
-        """Lock the file, made anew; where that cannot be, there is none."""
+        """Create and lock the file; where that is not possible, there is none."""
         self.give_back()
         with contextlib.suppress(OSError):
             self._held = os.open(self._path, os.O_WRONLY | os.O_CREAT, 0o600)
@@ -148,12 +148,12 @@ class _Lock:
 
 
 def _lock_of(folder: Path, access: LocalAccess) -> Path:
-    """The locked file beside a note: no two gateways have the same."""
+    """The lock file beside a note; unique to each gateway."""
     return folder / f"{hashlib.sha256(access.token.encode()).hexdigest()[:16]}.lock"
 
 
 def _held(path: Path) -> bool | None:
-    """Whether a process has locked a file; None: nobody can tell."""
+    """Whether a process holds the lock; None: unknown."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except OSError:
@@ -170,7 +170,7 @@ def _held(path: Path) -> bool | None:
 
 
 def _remove_unheld(folder: Path) -> None:
-    """Remove what gateways that were killed have left; their notes may be those of others now."""
+    """Remove the files of gateways that were killed."""
     for path in folder.glob("*.lock"):
         if _held(path) is False:
             with contextlib.suppress(OSError):
@@ -178,17 +178,17 @@ def _remove_unheld(folder: Path) -> None:
 
 
 def running_at(home: Path, port: int) -> LocalAccess | None:
-    """The gateway of this `ARMORY_HOME` that has a port."""
+    """The running gateway of this `ARMORY_HOME` with that port."""
     return next((one for one in running(home) if urlsplit(one.url).port == port), None)
 
 
 def running(home: Path) -> list[LocalAccess]:
-    """The gateways of this `ARMORY_HOME` that run here; notes of dead ones are removed."""
+    """The running gateways of this `ARMORY_HOME` on this machine; stale notes are removed."""
     return [one for one in _living(home) if not one.ending]
 
 
 def ending(home: Path) -> list[LocalAccess]:
-    """Those that still finish what was in flight when they were told to end."""
+    """The gateways that are shutting down and still finish requests."""
     return [one for one in _living(home) if one.ending]
 
 

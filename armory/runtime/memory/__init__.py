@@ -1,1 +1,1 @@
-"""What the process asks of the interpreter, the allocator and the system about its memory."""
+"""Memory of the process: garbage collector, allocator, huge pages."""

@@ -1,4 +1,4 @@
-"""Memory that is free inside the process, given back to the system.
+"""Returns free memory of the process to the system.
 
 Owns: what is asked of glibc's allocator. Never imports another room.
 """
@@ -33,8 +33,8 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 
 
 def give_back() -> bool:
-    """Have the allocator give back what it holds and does not use; in any thread, with the GIL
-    free, some milliseconds for each hundred MB.
+    """Have the allocator return unused memory; in any thread, without the GIL, some milliseconds
+    for each hundred MB.
 
     Returns:
         Whether there was anything; False as well where the allocator is another (musl, macOS).
@@ -56,9 +56,7 @@ class _Held(ctypes.Structure):
 
 
 def free_bytes() -> int:
-    """What the allocator holds and nothing uses, whether it was given back or not; 0 where that is
-    not told.
-    """
+    """Bytes in the allocator that nothing uses, returned to the system or not; 0 where unknown."""
     held = _glibc("mallinfo2")
     if held is None:
         return 0
@@ -68,10 +66,10 @@ def free_bytes() -> int:
 
 
 async def return_free_memory() -> None:
-    """Until cancelled, give back memory that is free between memory in use.
+    """Until cancelled, return free memory between memory in use.
 
-    Large answers come and go and leave a heap that is half empty, but never ends below its last
-    small object. Pages of mapped files are let go of once the process does little (`file_pages`).
+    Large answers leave a heap that is half empty, but never shrinks below its last small object.
+    Pages of mapped files are released once the process does little (`file_pages`).
     """
     least, fewest = resident_bytes(), free_bytes()
     kept, loaded = 0, LOADED_BYTES
@@ -91,7 +89,7 @@ async def return_free_memory() -> None:
 
 
 def resident_bytes() -> int:
-    """The memory of this process; 0 where it is not told."""
+    """The resident memory of this process; 0 where unknown."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -100,10 +98,11 @@ def resident_bytes() -> int:
 
 
 def return_large_buffers() -> bool:
-    """Have large buffers go back to the system as they are freed, for as long as the process lives.
+    """Have large buffers returned to the system as soon as they are freed, for the life of the
+    process.
 
-    By itself glibc keeps buffers of up to 32 MiB in its heap once one of that size was freed: a few
-    hundred MB of answers that nobody reads leave a heap of that size, held by what is small between
+    By default glibc keeps buffers of up to 32 MiB in its heap once one of that size was freed: a
+    few hundred MB of unread answers would leave a heap of that size, held by small objects between
     them.
 
     Returns:

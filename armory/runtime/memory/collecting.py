@@ -1,4 +1,4 @@
-"""When the garbage collector goes through everything, which stops all threads meanwhile.
+"""Schedules full garbage collections, which stop all threads.
 
 Owns: the thresholds of `gc` and what it is spared. Never imports another room.
 """
@@ -47,12 +47,11 @@ way, none of them garbage, that they take 8 % of a call."""
 
 
 class Collector:
-    """Has the garbage collector go through what is new often, and through large data seldom.
+    """Collects new objects often, and large data seldom.
 
-    By itself it goes through all objects again and again while a large catalog is read: 0.2 s each
-    time with 100,000 tools. Here they are set aside as they come; they end with their last
-    reference as ever. Cycles among them are found later, unless as few are left as would be set
-    aside unseen.
+    By default the collector traverses all objects again and again while a large catalog is loaded:
+    0.2 s each time with 100,000 tools. Here new data is frozen as it comes; it is still freed with
+    its last reference. Cycles in frozen data are found later, unless too few remain to matter.
 
     Args:
         spared: so many new objects are set aside without a look.
@@ -77,13 +76,13 @@ class Collector:
         self._busy_s = spent()
 
     def begun(self) -> None:
-        """Spare what a start left; gone through first where it is not much."""
+        """Freeze what a start left; collected first where it is not much."""
         if _new() <= self._hidden // 2:
             gc.collect()
         self._settled()
 
     def settle(self) -> None:
-        """Go through everything once, and spare what is left from now on."""
+        """Collect once, and freeze what is left."""
         gc.unfreeze()
         gc.collect()
         self._settled()
@@ -98,7 +97,7 @@ class Collector:
         self._spared_at = self._clock()
 
     def look(self) -> None:
-        """Collect, or set aside, what came since; nothing where little did."""
+        """Collect or freeze what came since; does nothing where little did."""
         new, now = _new(), self._clock()
         quiet = self._quiet(now)
         if new >= NEW:
@@ -110,20 +109,20 @@ class Collector:
             self.settle()
 
     def _quiet(self, now: float) -> bool:
-        """Whether nothing was done since the last look."""
+        """Whether the thread was idle since the last look."""
         spent, passed = self._spent(), now - self._seen_at
         busy, self._busy_s, self._seen_at = spent - self._busy_s, spent, now
         return busy <= QUIET * passed
 
     def _go_through(self, objects: int) -> None:
-        """Collect, and set aside what is left where that is much, or took long."""
+        """Collect, and freeze the rest where that is much, or took long."""
         begun = self._spent()
         self._left = max(0, objects - gc.collect())
         if self._left > GROWN or self._spent() - begun > LONG_S:
             self._spare()
 
     def _due(self, now: float, quiet: bool) -> bool:
-        """Whether enough was set aside and is left that cycles may hold, and it is time."""
+        """Whether frozen data may hold enough garbage in cycles, and it is time to look."""
         soon = quiet and now - self._spared_at >= SETTLED_S
         passed = now - self._settled_at
         if passed < (WHOLE_S if soon else SELDOM_S) or now - self._counted_at < COUNTED_S:
@@ -133,14 +132,14 @@ class Collector:
         return blocks > self._base + self._hidden and (small or passed >= SELDOM_S)
 
     async def run(self) -> None:
-        """Look again and again, until cancelled."""
+        """Look repeatedly, until cancelled."""
         while True:
             await asyncio.sleep(EVERY_S)
             self.look()
 
     @contextmanager
     def in_charge(self) -> Generator[None]:
-        """For the whole process: collections are this one's alone, what is there is spared."""
+        """Take over garbage collection for the whole process; existing objects are frozen."""
         thresholds = gc.get_threshold()
         gc.set_threshold(_NEVER, _NEVER, _NEVER)
         self._spare()
@@ -152,5 +151,5 @@ class Collector:
 
 
 def _new() -> int:
-    """Objects that came since the last collection, less those that ended."""
+    """Objects created since the last collection, less those freed."""
     return gc.get_count()[0]

@@ -1,4 +1,4 @@
-"""Pages of files that a process has read or run once, taken out of its memory.
+"""Releases pages of mapped files that a process has used once.
 
 Owns: what is asked of Linux about mapped files. Never imports another room.
 
@@ -20,9 +20,9 @@ _DONT_NEED = 4
 
 
 def let_go() -> int:
-    """Take what is mapped of files, and was never written to, out of this process's memory.
+    """Release mapped file pages that were never written to from this process's memory.
 
-    In any thread, with the GIL free meanwhile: some milliseconds.
+    In any thread, without the GIL: some milliseconds.
 
     Returns:
         How many bytes that were; 0 on other systems.
@@ -43,7 +43,7 @@ def let_go() -> int:
 
 
 def file_bytes() -> int:
-    """The memory of this process that is of files; 0 where it is not told."""
+    """The memory of this process that is mapped from files; 0 where unknown."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
             return int(file.read().split()[2]) * os.sysconf("SC_PAGE_SIZE")
@@ -52,10 +52,10 @@ def file_bytes() -> int:
 
 
 def unwritten(lines: Iterable[str]) -> Generator[tuple[int, int]]:
-    """First and last address of files' mappings in which nothing is the process's own.
+    """Address ranges of file mappings without private pages.
 
-    What may be written to is left out, and so is what was before it was made read-only, as a
-    library's relocated tables are: those pages would come back as they stand in the file.
+    Writable mappings are left out, and so are those that were writable before, such as a library's
+    relocated tables: their pages would come back as they are in the file.
 
     Args:
         lines: of `/proc/self/smaps`.

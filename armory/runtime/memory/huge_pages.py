@@ -1,4 +1,4 @@
-"""Huge pages for what a process has filled, which is what each call goes through.
+"""Huge pages for the memory that each call goes through.
 
 Owns: what is asked of Linux about the process's own memory. Never imports another room.
 
@@ -25,9 +25,9 @@ _ENTRY_BYTES, _PRESENT = 8, 0x80
 
 
 def use_huge_pages() -> int:
-    """Put what the process has filled into huge pages, where the system does not forbid them.
+    """Move filled memory into huge pages, where the system allows it.
 
-    In any thread, with the GIL free while memory is moved: about a millisecond for each 4 MB.
+    In any thread, without the GIL while memory is moved: about a millisecond for each 4 MB.
 
     Returns:
         How many huge pages are in use after it; 0 on other systems, with an older kernel, and where
@@ -54,7 +54,7 @@ def _page_bytes() -> int:
 
 
 def _filled(size: int) -> Generator[int]:
-    """Where memory of the process begins that fills a huge page of `size` bytes."""
+    """Addresses where the process's memory fills a huge page of `size` bytes."""
     with (
         open("/proc/self/maps", encoding="utf-8", errors="replace") as ranges,
         open("/proc/self/pagemap", "rb", buffering=0) as pages,
@@ -68,7 +68,7 @@ def _filled(size: int) -> Generator[int]:
 
 
 def anonymous(ranges: Iterable[str]) -> Generator[tuple[int, int]]:
-    """First and last address of what is private, writable and no file's, of `/proc/self/maps`."""
+    """Address ranges of private, writable, anonymous memory, from `/proc/self/maps`."""
     for line in ranges:
         place, rights, _, _, inode, *name = line.split(maxsplit=5)
         if rights == "rw-p" and inode == "0" and (not name or name[0].strip() == "[heap]"):
@@ -77,6 +77,6 @@ def anonymous(ranges: Iterable[str]) -> Generator[tuple[int, int]]:
 
 
 def share_present(entries: bytes) -> float:
-    """The share of pages that are in memory, of their entries in `/proc/self/pagemap`."""
+    """The share of pages that are resident, from `/proc/self/pagemap` entries."""
     last = entries[_ENTRY_BYTES - 1 :: _ENTRY_BYTES]
     return sum(byte >= _PRESENT for byte in last) / len(last) if last else 0.0

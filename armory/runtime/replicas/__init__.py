@@ -1,1 +1,1 @@
-"""One replica among others: what all of them share, and what is meant for all."""
+"""Replicas: what they share, and commands that are meant for all of them."""

@@ -1,4 +1,4 @@
-"""What is asked of one replica and meant for all: an upstream's restart, a reload.
+"""Restarts and reloads that one replica is asked for and that all replicas do.
 
 Owns: doing it here, telling the others over the change feed, and doing here, once, what another was
 asked. Never imports a transport.
@@ -26,9 +26,9 @@ Effects = Mapping[str, list[str]]
 
 
 class Broadcast:
-    """Restarts and reloads of the gateways that go by one configuration file and one database.
+    """Restarts and reloads of all gateways with the same configuration file and database.
 
-    What was asked for is done to its end, and the others are told, when whoever asked has gone.
+    A command is carried out, and the others are told, even if the caller has gone.
 
     Args:
         feed: reaches the others; the database's clock, which all have in common, says what was
@@ -60,7 +60,7 @@ class Broadcast:
         feed.subscribe(ASKED, self._heard)
 
     async def restart(self, server: str) -> None:
-        """Connect an upstream anew, here and at the others.
+        """Reconnect an upstream, here and at the other replicas.
 
         Raises:
             UpstreamUnavailable: there is none.
@@ -73,8 +73,8 @@ class Broadcast:
         await self._mine.do(work)
 
     async def reload(self, dry_run: bool) -> Effects:
-        """Read the configuration again, here and, unless it is a dry run, at the others; what
-        becomes of it here.
+        """Read the configuration again, here and, unless it is a dry run, at the other replicas;
+        returns the effects here.
 
         Raises:
             ConfigError: it does not hold here; the others are not told then.
@@ -89,7 +89,7 @@ class Broadcast:
         return await self._mine.do(work)
 
     async def close(self) -> None:
-        """End what is being done, for others as well."""
+        """Cancel what is in progress."""
         self._closed = True
         await self._mine.stop()
         await self._tasks.stop()
@@ -105,10 +105,10 @@ class Broadcast:
             _log.warning("replicas_not_told", upstream=server or None, error=error.message)
 
     async def _heard(self, value: str) -> None:
-        """Do what another replica was asked.
+        """Carry out a command of another replica.
 
-        Left out: what was heard before, since the feed tells of everything more than once, and
-        what was asked before this process began.
+        Ignored: repeats (the feed delivers at least once), and commands from before this process
+        began.
         """
         nonce, at_ms, id = value.split(" ")
         if nonce in self._seen or not await self._feed.is_news(int(at_ms)):

@@ -1,4 +1,4 @@
-"""This process among its replicas: where the others reach it, and what they share.
+"""Joins this process to its replicas: its address for them, and the shared store.
 
 Owns: opening the shared store of the MCP edge when `storage.redis` is set.
 """
@@ -29,7 +29,7 @@ _ANYWHERE = frozenset(("", "0.0.0.0", "::"))
 
 
 class Shared(NamedTuple):
-    """What the MCP edge shares with the other replicas.
+    """The state that the MCP edge shares with other replicas.
 
     Attributes:
         replicas: the map of sessions and the hop; None for a replica on its own.
@@ -45,7 +45,7 @@ class Shared(NamedTuple):
 
     @property
     def away(self) -> str:
-        """What is wrong with the store, and what that means; empty: nothing is."""
+        """Why the store is away, and the consequences; "": it is there."""
         if self.watch is None or not self.watch.problem:
             return ""
         return f"{self.watch.problem}; sessions and tasks of other replicas cannot be looked up"
@@ -54,7 +54,7 @@ class Shared(NamedTuple):
 async def shared(
     config: Config, stack: AsyncExitStack, host: str, port: int, base_path: str
 ) -> Shared:
-    """Join the other replicas, if `storage.redis` says that there may be any.
+    """Join the other replicas, if `storage.redis` is configured.
 
     Args:
         config: the configuration.

@@ -1,1 +1,1 @@
-"""What callers may use: rates, quotas, and counting them in one process."""
+"""Rate limits and quotas, and counting them in one process."""

@@ -1,6 +1,6 @@
-"""Limits counted in this process: buckets, counts of the day, requests that run.
+"""Limits counted in this process: token buckets, daily counts, running requests.
 
-Owns: `LocalCounts`, pure over clocks that are passed in. Never waits for anything.
+Owns: `LocalCounts`; clocks are passed in. Never waits for anything.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from armory.security.limits.ratelimit import RateLimiter
 
 
 class LocalCounts:
-    """What callers have taken. Begins with nothing: a restart forgets.
+    """The usage of each caller. It starts empty: counts are lost at a restart.
 
     Args:
         wall: seconds since 1970, for days.
@@ -54,7 +54,7 @@ class LocalCounts:
         return Taken(lease=who)
 
     def give_back(self, lease: str) -> None:
-        """A request has ended that took a slot."""
+        """Release the slot of a finished request."""
         self._running[lease] -= 1
         if self._running[lease] <= 0:
             del self._running[lease]

@@ -1,6 +1,6 @@
-"""Quotas: what a caller may use a day, and at a time.
+"""Quotas: what a caller may use each day, and at the same time.
 
-Owns: which rule of `security.quotas` holds for whom. Never counts.
+Owns: which rule of `security.quotas` applies to whom. Never counts.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from armory.security.rules import ByNames, Rule
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """One rule; what is None is without limit.
+    """One rule; None means no limit.
 
     Attributes:
         who: glob patterns over scopes, user and subject; empty means everybody.
@@ -30,7 +30,7 @@ class Quota:
 
 
 class Quotas:
-    """The rules in force.
+    """All rules.
 
     Args:
         rules: in their order: the first that speaks about a caller holds for it.
@@ -44,7 +44,7 @@ class Quotas:
         return bool(self._rules)
 
     def of(self, principal: Principal) -> Quota | None:
-        """The rule for a caller; None: it is without limit."""
+        """The rule for a caller; None: no limit."""
         return self._first.of(principal)
 
     def _first_that_fits(self, principal: Principal) -> Quota | None:

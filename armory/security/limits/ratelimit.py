@@ -1,6 +1,6 @@
-"""Rate limits: so many requests a second for each caller, with room for bursts.
+"""Rate limits: requests a second for each caller, with bursts.
 
-Owns: the token bucket, pure over a clock that is passed in.
+Owns: the token bucket; the clock is passed in.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class _Bucket:
 
 
 class RateLimiter:
-    """One bucket for each caller.
+    """One token bucket for each caller.
 
     Args:
         rate_per_s: requests a second that a caller may keep up.
@@ -45,7 +45,7 @@ class RateLimiter:
         self._buckets: LRUCache[str, _Bucket] = LRUCache(_BUCKETS)
 
     def tried(self, key: str) -> float:
-        """Take one token out of a bucket: 0.0. Where there is none: seconds until there is."""
+        """Take one token: returns 0.0, or the seconds until there is one."""
         now = self._clock()
         bucket = self._buckets.get(key)
         if bucket is None:

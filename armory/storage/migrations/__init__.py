@@ -1,1 +1,1 @@
-"""Alembic's environment: how a database of any earlier version becomes today's."""
+"""Alembic's environment, which upgrades databases of earlier versions."""

@@ -1,4 +1,4 @@
-"""Run by Alembic with an open connection that `armory.storage.database` hands over.
+"""Run by Alembic with an open connection that `armory.storage.database` provides.
 
 Owns: nothing. Never opens a database by itself: the transaction around it is the caller's, so a
 failed upgrade leaves the database as it was.

@@ -1,4 +1,4 @@
-"""MCP clients by hand, one message at a time, for tests that look at the wire itself.
+"""MCP clients that send single messages, for tests of the wire format.
 
 Owns: building modern requests, a legacy client, and reading answers. Never imports a server.
 """
@@ -22,7 +22,7 @@ def modern_body(
     meta: dict[str, Any] | None = None,
     capabilities: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """A modern request with everything that the revision demands in its `_meta`."""
+    """A modern request with all members that the revision requires in its `_meta`."""
     stamped = {
         f"{PREFIX}protocolVersion": VERSION,
         f"{PREFIX}clientCapabilities": capabilities or {},
@@ -38,7 +38,7 @@ def modern_body(
 
 
 def modern_headers(body: dict[str, Any]) -> dict[str, str]:
-    """The HTTP headers that go with a modern request."""
+    """The HTTP headers of a modern request."""
     headers = {
         "Accept": "application/json, text/event-stream",
         "MCP-Protocol-Version": VERSION,
@@ -52,7 +52,7 @@ def modern_headers(body: dict[str, Any]) -> dict[str, str]:
 
 
 async def messages(response: aiohttp.ClientResponse) -> list[dict[str, Any]]:
-    """Every message of an answer, whether JSON or a stream."""
+    """All messages of a response, whether JSON or a stream."""
     if response.content_type == "application/json":
         return [msgspec.json.decode(await response.read())]
     text = (await response.read()).decode()
@@ -62,7 +62,7 @@ async def messages(response: aiohttp.ClientResponse) -> list[dict[str, Any]]:
 
 @dataclass
 class LegacyClient:
-    """A client of the handshake era, by hand.
+    """A low-level client of the legacy (handshake) era.
 
     Attributes:
         url, http: where it sends, and with what.
@@ -83,7 +83,7 @@ class LegacyClient:
 
     @property
     def headers(self) -> dict[str, str]:
-        """What every message of the session carries."""
+        """The headers of every message in the session."""
         return {
             **self._always,
             "Mcp-Session-Id": self.session,
@@ -110,14 +110,14 @@ class LegacyClient:
         await self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
     async def send(self, body: Any) -> tuple[int, list[dict[str, Any]]]:
-        """POST a message; gives the status and what came back."""
+        """POST a message; returns the status and the answer."""
         async with self.http.post(self.url, json=body, headers=self.headers) as response:
             if response.status == 202:
                 return 202, []
             return response.status, await messages(response)
 
     async def request(self, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
-        """One request; gives the last message of its answer."""
+        """Send one request; returns the last message of its answer."""
         self.count += 1
         body = {"jsonrpc": "2.0", "id": self.count, "method": method, "params": params or {}}
         return (await self.send(body))[1][-1]

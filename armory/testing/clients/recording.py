@@ -1,4 +1,4 @@
-"""A client as an upstream sees it, recording what reaches it.
+"""A client from an upstream's point of view, which records what it receives.
 
 Owns: `RecordingClient` (a `ClientChannel`) and `RecordingObserver`. Never does any I/O.
 """
@@ -17,7 +17,7 @@ from armory.protocol.session_events import Notified, SessionEvent
 
 
 def plain(raw: Raw | None) -> Any:
-    """A raw JSON value as Python objects; None for none."""
+    """A raw JSON value as Python objects; None stays None."""
     return None if raw is None else json.loads(bytes(raw))
 
 
@@ -76,7 +76,7 @@ class RecordingClient:
 
 
 class RecordingObserver:
-    """Records what happens on sessions outside any request: a `SessionObserver`.
+    """Records events of sessions outside any request: a `SessionObserver`.
 
     Attributes:
         notified: (server, owner, method, params) of each notification.

@@ -1,4 +1,4 @@
-"""A client that finishes what it begins: asks, answers what it is asked, and keeps the transcript.
+"""A client that completes its requests: it answers the server's questions, and keeps a transcript.
 
 Owns: `Talker` for both eras over HTTP. Never imports a server.
 """
@@ -33,7 +33,7 @@ _MAX_ROUNDS = 6
 
 @dataclass
 class Told:
-    """One finished request.
+    """One completed request.
 
     Attributes:
         message: the last JSON-RPC message, without its id.
@@ -49,7 +49,7 @@ class Told:
 
 
 class Talker:
-    """Speaks one era to one URL.
+    """A client of one era at one URL.
 
     Args:
         http: for the connections.
@@ -74,11 +74,11 @@ class Talker:
 
     @property
     def hello(self) -> dict[str, Any]:
-        """What `initialize` answered; empty on modern."""
+        """The result of `initialize`; empty in the modern era."""
         return self._legacy.hello if self._legacy is not None else {}
 
     async def tell(self, method: str, params: Mapping[str, Any] | None = None) -> Told:
-        """Send one request and see it through."""
+        """Send one request and wait until it is complete."""
         told = Told()
         if self.era == "legacy":
             await self._tell_legacy(method, dict(params or {}), told)
@@ -139,7 +139,7 @@ class Talker:
 
 
 async def _messages(response: aiohttp.ClientResponse) -> AsyncIterator[dict[str, Any]]:
-    """Every message of an answer as it comes."""
+    """The messages of a response, each as it arrives."""
     if response.content_type != "text/event-stream":
         body = await response.read()
         if body:

@@ -1,1 +1,1 @@
-"""Scripted upstream servers: what they answer, and each transport that they speak."""
+"""Scripted upstream servers: their answers, and the transports that they speak."""

@@ -21,7 +21,7 @@ _COMPLETE = {"resultType": "complete"}
 
 @dataclass
 class AccountsServer:
-    """A modern upstream at /mcp of a port of its own.
+    """A modern upstream at /mcp on its own port.
 
     Attributes:
         verified: gives the claims of a token, None for one that does not hold.
@@ -59,7 +59,7 @@ class AccountsServer:
         await self._runner.cleanup()
 
     async def updated(self, who: str, what: str) -> None:
-        """Tell whoever listens with a token of this subject of a change of `notes` or `name`."""
+        """Notify those who listen with a token of this subject that `notes` or `name` changed."""
         stream, id = self.listens[who]
         params = {"uri": f"me://{what}", "_meta": {META + "subscriptionId": id}}
         await _tell(stream, "notifications/resources/updated", params)

@@ -1,6 +1,6 @@
-"""What a tool of a scripted upstream is handed, and what it may answer with.
+"""The request that a tool of a scripted upstream receives, and what it may answer with.
 
-Owns: the request, the way back to the client, what the server asks of it, the state that tools
+Owns: the request, the way back to the client, the server's own questions, and the state that tools
 share. Never imports a transport.
 """
 
@@ -19,7 +19,7 @@ Json = dict[str, Any]
 
 
 class Stop(Exception):
-    """The tool has taken the answer into its own hands: nothing more is sent for this request."""
+    """The tool has answered the request itself: nothing more is sent."""
 
 
 class RpcFailure(Exception):
@@ -33,7 +33,7 @@ class RpcFailure(Exception):
 
 
 class Wire(Protocol):
-    """How a tool talks back while its request lasts."""
+    """How a tool communicates while its request lasts."""
 
     era: str
     capabilities: Mapping[str, Any]
@@ -48,7 +48,7 @@ class Wire(Protocol):
         ...
 
     async def ask(self, method: str, params: Json) -> Json:
-        """Put a request to the client; its whole response."""
+        """Send a request to the client; returns its whole response."""
         ...
 
     async def announce(self, method: str, params: Json) -> None:
@@ -56,24 +56,24 @@ class Wire(Protocol):
         ...
 
     async def crash(self) -> None:
-        """Go away in the middle."""
+        """Crash in the middle of the request."""
         ...
 
 
 class Questions:
-    """Requests of the server's own, until the client has answered them."""
+    """The server's own requests that the client has not answered yet."""
 
     def __init__(self) -> None:
         self._asked: dict[str, asyncio.Future[Json]] = {}
 
     def ask(self, method: str, params: Json) -> tuple[Json, asyncio.Future[Json]]:
-        """The message to send, and what becomes the client's whole response to it."""
+        """(the message to send, a future for the client's whole response)."""
         request_id = f"ask-{len(self._asked)}"
         answer = self._asked[request_id] = asyncio.get_running_loop().create_future()
         return {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}, answer
 
     def answered(self, response: Json) -> None:
-        """A response came; one that nobody waits for is passed over."""
+        """Handle a response; one without a request is ignored."""
         waiting = self._asked.get(str(response["id"]))
         if waiting is not None and not waiting.done():
             waiting.set_result(response)
@@ -81,7 +81,7 @@ class Questions:
 
 @dataclass
 class Request:
-    """One request as a tool sees it."""
+    """One request as a tool receives it."""
 
     id: Any
     params: Json
@@ -109,7 +109,7 @@ def text(value: str, **more: Any) -> Json:
 
 
 def definition(name: str, **more: Any) -> Json:
-    """A tool definition with a field that nobody knows."""
+    """A tool definition with an unknown member."""
     return {
         "name": name,
         "description": f"Scripted: {name}",

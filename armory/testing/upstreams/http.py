@@ -26,7 +26,7 @@ from armory.testing.upstreams.script import Script
 
 
 class _Wire:
-    """One request over HTTP: its stream is opened when the first message needs it."""
+    """One request over HTTP: its stream is opened with the first message."""
 
     def __init__(self, server: ScriptedUpstream, http: web.Request, era: str) -> None:
         self.era = era
@@ -140,7 +140,7 @@ class ScriptedUpstream:
         await self.stop()
 
     async def start(self) -> None:
-        """Listen; on the port of before when it was stopped."""
+        """Listen; on the same port again if it was stopped."""
         app = web.Application(client_max_size=64 * 1024 * 1024, middlewares=[self._guard])
         app.router.add_post("/mcp", self._post)
         app.router.add_get("/mcp", self._get)
@@ -165,7 +165,7 @@ class ScriptedUpstream:
             self._runner = None
 
     async def announce(self, method: str, params: Json | None = None) -> None:
-        """Say something outside any request, on every open stream."""
+        """Send a notification outside any request, on every open stream."""
         note = notification(method, params or {})
         for stream in (*self.gets.values(), *self.inboxes.streams()):
             await stream.write(b"event: message\ndata: " + json.dumps(note).encode() + b"\n\n")
@@ -182,7 +182,7 @@ class ScriptedUpstream:
         dropped.set()
 
     async def framed(self, session: str, data: bytes) -> bytes:
-        """One event; for a session that is to lose its stream, an empty event with an id."""
+        """One event; if the session is to lose its stream, an empty event with an id."""
         if session and self.drop_streams:
             self._unsent[f"{session}-1"] = data
             return b"id: " + f"{session}-1".encode() + b"\nretry: 10\ndata: \n\n"

@@ -1,4 +1,4 @@
-"""The transport HTTP+SSE of a scripted upstream: one long stream, and an address to POST to.
+"""The HTTP+SSE transport of a scripted upstream: one long stream, and an address to POST to.
 
 Owns: the streams and the requests that came for them. Never imports the gateway.
 """
@@ -25,14 +25,14 @@ STREAM = {"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
 
 @dataclass
 class _Inbox:
-    """One client's stream, and what the client said it can do."""
+    """One client's stream, and its capabilities."""
 
     stream: web.StreamResponse
     capabilities: Json = field(default_factory=dict[str, Any])
 
 
 class _Wire:
-    """One request that came for a stream."""
+    """One request that arrived for a stream."""
 
     era = "legacy"
 
@@ -62,13 +62,13 @@ class _Wire:
 
 
 def abort(http: web.Request) -> None:
-    """Cut the connection that a request came on."""
+    """Cut the connection of a request."""
     assert http.transport is not None
     http.transport.abort()
 
 
 class Inboxes:
-    """`GET /sse` opens a stream, whose first event says where its client's messages go.
+    """`GET /sse` opens a stream; its first event names the address for the client's messages.
 
     Args:
         script: gives what answers now; a test may replace it.
@@ -89,19 +89,19 @@ class Inboxes:
         self._tasks = Tasks()
 
     def routes(self) -> list[web.RouteDef]:
-        """Where it serves."""
+        """The routes to serve."""
         return [web.get("/sse", self._get), web.post("/messages/{inbox}", self._post)]
 
     def streams(self) -> list[web.StreamResponse]:
-        """Those that are open."""
+        """The open streams."""
         return [inbox.stream for inbox in self._open.values()]
 
     def forget(self) -> None:
-        """Know no session any more; their streams stay open."""
+        """Forget all sessions; their streams stay open."""
         self._open.clear()
 
     def cancel(self) -> None:
-        """Answer no request any more."""
+        """Cancel all requests that are being answered."""
         self._tasks.cancel()
 
     async def _get(self, http: web.Request) -> web.StreamResponse:

@@ -1,4 +1,4 @@
-"""An authorization server and an upstream that wants its tokens, over real HTTP.
+"""An authorization server and an upstream that requires its tokens, over real HTTP.
 
 Owns: `World`. Never imports the gateway.
 """
@@ -80,7 +80,7 @@ class World:
         await self._runner.cleanup()
 
     def takes_people(self, **more: Any) -> None:
-        """Let people log in, clients register, and PKCE be known."""
+        """Support logins, client registration and PKCE."""
         self.metadata = {
             "authorization_endpoint": f"{self.url}/as/authorize",
             "registration_endpoint": f"{self.url}/as/register",
@@ -90,11 +90,11 @@ class World:
 
     @property
     def issuer(self) -> str:
-        """What the authorization server calls itself."""
+        """The issuer identifier of the authorization server."""
         return f"{self.url}{self.issuer_path}"
 
     async def resource_metadata(self, request: web.Request) -> web.Response:
-        """What the upstream says about itself."""
+        """The upstream's resource metadata."""
         del request
         found: dict[str, Any] = {
             "resource": self.resource or f"{self.url}/mcp",
@@ -105,7 +105,7 @@ class World:
         return web.json_response(found)
 
     async def server_metadata(self, request: web.Request) -> web.Response:
-        """What the authorization server says about itself."""
+        """The authorization server's metadata."""
         del request
         found: dict[str, Any] = {"issuer": self.issuer, "token_endpoint": f"{self.url}/as/token"}
         if self.methods is not None:
@@ -113,19 +113,19 @@ class World:
         return web.json_response({**found, **self.metadata})
 
     async def register(self, request: web.Request) -> web.Response:
-        """Take a client."""
+        """Register a client."""
         self.registered.append(await request.json())
         return web.json_response({"client_id": f"client-{len(self.registered)}"}, status=201)
 
     def sent_back(self, url: str) -> dict[str, str]:
-        """With what a person comes back who was sent to `url` and agrees."""
+        """The redirect parameters for a person who was sent to `url` and agrees."""
         query = URL(url).query
         self.asked = dict(query)
         back = {"code": "the-code", "state": query["state"], "iss": self.issuer, **self.back}
         return {name: text for name, text in back.items() if text is not None}
 
     async def token(self, request: web.Request) -> web.Response:
-        """Give out a token."""
+        """Issue a token."""
         form = {name: str(text) for name, text in (await request.post()).items()}
         self.requests.append({**form, "basic": request.headers.get("Authorization")})
         await self.gate.wait()

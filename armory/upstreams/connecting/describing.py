@@ -1,4 +1,4 @@
-"""Getting the OpenAPI description of an upstream, and reading it beside the event loop.
+"""Fetching the OpenAPI description of an upstream, and parsing it beside the event loop.
 
 Owns: `Description`. Never opens a link.
 """
@@ -30,7 +30,7 @@ _SOON_BYTES = 64 * 1024
 
 
 class Description:
-    """The description of one upstream, kept until it is asked for anew.
+    """The OpenAPI description of one upstream, kept until it is fetched again.
 
     Args:
         spec: the upstream; a description on the API's own host is asked for with its headers.
@@ -42,14 +42,14 @@ class Description:
 
     @property
     def client_spec(self) -> UpstreamSpec:
-        """What the upstream's HTTP client goes by: for an API, where it is as far as is known."""
+        """The settings of the upstream's HTTP client, with the API's base URL once it is known."""
         spec = self._spec
         if spec.openapi is None:
             return spec
         return _asking(spec, spec.base_url or (self._api.base if self._api is not None else ""))
 
     async def read(self, *, fresh: bool) -> Api:
-        """The API that it tells of.
+        """The API that the description describes.
 
         Args:
             fresh: whether to read it again.

@@ -1,4 +1,4 @@
-"""What a process that was just started speaks.
+"""Finding out which protocol era a process speaks that was just started.
 
 Owns: the probe, and `initialize` beside it where that stays unanswered. Never imports the pool.
 """
@@ -22,7 +22,7 @@ log = Logger(__name__)
 async def meet(
     link: StdioLink, offer: str | None, capabilities: Mapping[str, Any], within_s: float
 ) -> Identity | None:
-    """Probe a fresh process; None when it must be started anew to be initialised.
+    """Probe a process that was just started; None when it must be restarted to be initialised.
 
     A process that is silent for a third of the time gets `initialize` beside the probe: it may be
     slow to start, or one that answers nothing that it does not know.
@@ -56,7 +56,7 @@ async def meet(
 
 
 async def _first_of(tasks: set[asyncio.Task[Identity]], link: StdioLink) -> Identity | None:
-    """What the first successful attempt found; None when the process is of no more use."""
+    """The first successful result of several attempts; None when the process is of no more use."""
     waiting, refusal = set(tasks), None
     while waiting:
         done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -73,7 +73,7 @@ async def _first_of(tasks: set[asyncio.Task[Identity]], link: StdioLink) -> Iden
 
 
 def _outcome(probe: asyncio.Task[Identity]) -> Identity | None:
-    """The identity that a finished probe found; None when it found no modern server."""
+    """The identity that a finished probe found; None when the upstream is not modern."""
     try:
         return probe.result()
     except NotModern:

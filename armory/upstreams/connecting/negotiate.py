@@ -81,21 +81,21 @@ class Connector:
 
     @property
     def starting(self) -> Starting | Waiting | None:
-        """What is awaited for longest."""
+        """What the process that has been starting for longest is waiting for."""
         return self.awaited[0] if self.awaited else None
 
     def starting_of(self, owner: str) -> Starting | Waiting | None:
-        """Likewise for the session of one owner."""
+        """The same for the session of one owner."""
         return next((one for one in self.awaited if one.owner == owner), None)
 
     @property
     def verdict(self) -> Verdict | None:
-        """What it was found to speak."""
+        """Which era and transport it was found to speak; None while unknown."""
         return self._known.verdict
 
     @property
     def may_shake_hands(self) -> bool:
-        """Whether a session with a handshake can be had, as far as is known."""
+        """Whether a session with a handshake is possible, as far as is known."""
         return self._known.may_shake_hands
 
     @property
@@ -106,7 +106,7 @@ class Connector:
         return self._client
 
     def note_caller(self, principal: Principal) -> None:
-        """As `PeopleTokens.note_caller`, of an upstream where each principal has its own token."""
+        """As `PeopleTokens.note_caller`, for upstreams where each principal has its own token."""
         if self._client is not None and self._client.people is not None:
             self._client.people.note_caller(principal)
 
@@ -125,7 +125,7 @@ class Connector:
         key: str = "",
         fresh: bool = True,
     ) -> BaseLink:
-        """A live link for one caller.
+        """Open a link for one owner.
 
         Args:
             owner: whose it is: fills `${principal}`, and answers what is asked outside calls.
@@ -161,7 +161,7 @@ class Connector:
         *,
         key: str,
     ) -> BaseLink:
-        """A live link with a handshake, of an upstream that may speak both eras.
+        """Open a link with a handshake to an upstream that may speak both eras.
 
         Takes what `connect` takes. What the upstream is asked otherwise does not change.
 
@@ -221,7 +221,7 @@ class Connector:
     async def _connect_here(
         self, context: LinkContext, principal: Principal, *, fresh: bool
     ) -> BaseLink:
-        """A link that answers by itself: there is nobody to negotiate with."""
+        """A link that answers by itself: there is no server to negotiate with."""
         if self._folder is not None:
             link: BaseLink = await SkillsLink.opened(context, self._folder)
             self._known.verdict = Verdict("modern", "skills", handshake=False)

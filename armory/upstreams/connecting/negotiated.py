@@ -1,4 +1,4 @@
-"""What was found out of how one upstream speaks.
+"""The result of negotiation with one upstream, kept for its later links.
 
 Owns: the verdict, the last answer about who a stateless upstream is, which eras are worth a try,
 and taking over what a link found out. Never opens a link.
@@ -46,7 +46,7 @@ class Negotiated:
 
     @property
     def may_shake_hands(self) -> bool:
-        """Whether a session with a handshake can be had, as far as is known."""
+        """Whether a session with a handshake is possible, as far as is known."""
         if self._spec.protocol in MODERN_VERSIONS or self._spec.served_here:
             return False
         verdict = self.verdict
@@ -59,18 +59,18 @@ class Negotiated:
         return self.verdict is None or self.verdict.era == era
 
     def forget(self) -> None:
-        """It was another server, or another release of it, when that was found out."""
+        """Negotiate from scratch: the upstream is another server now, or another release of it."""
         self.verdict = self.identity = None
 
     def found(self, *, handshake: bool) -> None:
-        """Note whether it takes a handshake."""
+        """Record whether it takes a handshake."""
         if self.verdict is not None:
             self.verdict = replace(self.verdict, handshake=handshake)
 
     async def settled(
         self, link: DuplexLink | HttpLink, identity: Identity, transport: Transport
     ) -> BaseLink:
-        """The link, ready for requests; what it found out is kept."""
+        """Record what a link found out, and return the link, ready for requests."""
         await adopted(link, identity)
         verdict = self.verdict
         if verdict is None or (verdict.era, verdict.transport) != (identity.era, transport):
@@ -91,7 +91,7 @@ class Negotiated:
         )
 
     def only_legacy(self, sign: NotModern) -> Incompatible:
-        """It is pinned to a modern revision, and does not speak it."""
+        """The error for an upstream that is pinned to a modern revision and does not speak it."""
         return Incompatible(
             f"upstream {self._spec.key!r} is pinned to {self._spec.protocol}, and does not speak "
             f"it: {sign}; set 'protocol' to auto",
@@ -100,7 +100,7 @@ class Negotiated:
 
 
 async def adopted(link: DuplexLink | HttpLink, identity: Identity) -> None:
-    """The link takes over who it talks to; a handshake is ended. A link that fails is closed."""
+    """Set the identity of a link, and finish its handshake. On failure the link is closed."""
     link.adopt(identity)
     if identity.era == "legacy":
         try:

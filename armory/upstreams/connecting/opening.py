@@ -1,4 +1,4 @@
-"""Opening the session of one slot: with a handshake or as the upstream speaks, and in whose turn.
+"""Opening the link of one slot: with or without a handshake, and in its start turn.
 
 Owns: `Opener`. Never keeps a session.
 """

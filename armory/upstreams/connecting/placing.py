@@ -1,4 +1,4 @@
-"""Who shares a session with an upstream with whom, and who needs one with a handshake.
+"""Which clients share an upstream session, and which need one with a handshake.
 
 Owns: `Placing`; docs/sessions.md has the table. Never opens a session.
 """
@@ -16,7 +16,7 @@ OWN = ""
 
 
 class Placing:
-    """Finds the part of an owner that counts at one upstream.
+    """Maps an owner to the key of the session that serves it, by the upstream's `isolation`.
 
     Args:
         spec: the upstream.
@@ -28,11 +28,11 @@ class Placing:
         self._connector = connector
 
     def key(self, owner: Owner) -> str:
-        """The part of `owner` that isolation counts."""
+        """The part of `owner` that selects its session, by the configured isolation."""
         return self.key_of(owner, legacy=self.legacy(owner))
 
     def key_of(self, owner: Owner, *, legacy: bool) -> str:
-        """The same, where it is known whether it needs a session with a handshake."""
+        """As `key`, where it is known whether the owner needs a session with a handshake."""
         isolation = self._spec.isolation
         if isolation == "shared" or owner.principal is INTERNAL:
             return OWN
@@ -42,14 +42,14 @@ class Placing:
         return owner.principal.key
 
     def counted(self, owner: Owner) -> Owner:
-        """`owner` without what others share with it."""
+        """`owner` without the parts that others on the same session differ in."""
         key = self.key(owner)
         if key == OWN:
             return Owner(INTERNAL)
         return Owner(owner.principal) if key == owner.principal.key else owner
 
     def legacy(self, owner: Owner) -> bool:
-        """Whether `owner` needs a session with a handshake, and it can be had.
+        """Whether `owner` needs a session with a handshake, and can have one.
 
         In such a session the upstream may ask its client something at any time, and keeps roots
         and answers there. Modern upstreams keep nothing: they ask in each call anew, and one that
@@ -60,7 +60,7 @@ class Placing:
         return self._connector.may_shake_hands
 
     def settled(self, owner: Owner) -> bool:
-        """Whether it is known which session serves `owner`."""
+        """Whether it is known for certain which session serves `owner`."""
         verdict = self._connector.verdict
         if not self.legacy(owner):
             return True

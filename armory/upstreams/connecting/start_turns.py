@@ -1,4 +1,4 @@
-"""Turns of processes that start: so many at once, the others wait in line.
+"""Start turns: a limited number of processes start at once, the others wait in line.
 
 Owns: who starts now, and what is said of who waits. Never imports the pool.
 """
@@ -15,7 +15,7 @@ from armory.upstreams.spec import CONCURRENT_STARTS
 
 
 class Waiting:
-    """A start whose turn has not come.
+    """A start that waits for its turn.
 
     Args:
         turns: where it waits.
@@ -32,18 +32,18 @@ class Waiting:
 
     @property
     def status_text(self) -> str:
-        """What is awaited, for people."""
+        """What it waits for, for people."""
         return self._turns.status_text_of(self)
 
 
 class Starter(Protocol):
-    """Who shows what its starts wait for."""
+    """Something that lists what its starts wait for."""
 
     awaited: list[Starting | Waiting]
 
 
 class StartTurns:
-    """At most `limit` starts at once, in the order in which they asked.
+    """At most `limit` starts at once, first come, first served.
 
     Args:
         limit: of starts; at least 1.
@@ -67,7 +67,7 @@ class StartTurns:
 
     @contextlib.asynccontextmanager
     async def turn(self, starter: Starter) -> AsyncGenerator[None]:
-        """Wait for a turn, and have it for the block."""
+        """Wait for a turn, and hold it while the block runs."""
         await self._come(starter)
         turn = _Turn(starter, self._look_s, self._next)
         try:
@@ -103,7 +103,7 @@ class StartTurns:
 
 
 class _Turn:
-    """One start's turn: over when the start is, or when it does nothing any more."""
+    """One start's turn: ends with the start, or when the start shows no activity any more."""
 
     def __init__(self, starter: Starter, look_s: float, on_end: Callable[[], None]) -> None:
         self._starter = starter
@@ -114,7 +114,7 @@ class _Turn:
         self._look_later()
 
     def end(self) -> None:
-        """Let the next begin; once."""
+        """Let the next start begin; has an effect once."""
         if self._looking is not None:
             self._looking.cancel()
             self._looking = None

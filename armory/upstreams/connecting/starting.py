@@ -1,4 +1,4 @@
-"""The start of a stdio server that may take minutes, since a launcher installs it first.
+"""Waiting for a stdio server to start, which takes minutes where a launcher installs it first.
 
 Owns: how long a start is waited for, and what is said meanwhile. Never imports the pool.
 """
@@ -44,13 +44,13 @@ class Starting:
 
     @property
     def status_text(self) -> str:
-        """What is awaited, for people."""
+        """What is being waited for, for people."""
         launcher = self._link.spec.launcher
         also = f"; {launcher} may be installing it" if launcher else ""
         return f"started {self.waited_s:.0f} s ago and has not answered yet{also}{self._said()}"
 
     async def answer(self, meet: Callable[[float], Awaitable[_T]]) -> _T:
-        """What `meet` finds out, waited for as long as the start may take.
+        """The result of `meet`, waited for as long as the start may take.
 
         Args:
             meet: gets acquainted; told the deadline of each of its requests, in seconds.
@@ -84,7 +84,7 @@ class Starting:
             await stop(task)
 
     def work_done(self) -> int:
-        """A figure that grows while the process, or one that it started, does anything."""
+        """A number that grows while the process or its children do anything (CPU time, output)."""
         return self._link.process.work_done() if self._link.process is not None else 0
 
     def _said(self) -> str:

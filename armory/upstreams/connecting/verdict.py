@@ -1,4 +1,4 @@
-"""What an upstream was found to speak, and which failures say something about it.
+"""What an upstream was found to speak, and which failures tell something about that.
 
 Owns: `Verdict`. Never opens a link.
 """
@@ -20,7 +20,7 @@ Transport = Literal["stdio", "streamable-http", "sse", "openapi", "skills"]
 
 
 class NoHandshake(Exception):
-    """The upstream is modern alone: no client can have a session with a handshake."""
+    """The upstream is modern only: no client can have a session with a handshake."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Verdict:
 
 
 def refuses(error: UpstreamUnavailable) -> bool:
-    """Whether an upstream that is there takes no handshake; silence says so as well."""
+    """Whether an error means that a live upstream takes no handshake; a time-out counts as well."""
     if isinstance(error, HttpFailure):
         return error.status < 500 and error.status not in NO_VERDICT
     return isinstance(error, Incompatible | Unintelligible | UpstreamTimeout)

@@ -1,4 +1,4 @@
-"""What the sessions of an upstream are to report, and to report again after one of them was lost.
+"""The resources that an upstream's sessions report, subscribed to again after a lost session.
 
 Owns: `Watched`. Never opens a link by itself.
 """
@@ -45,7 +45,7 @@ class Watched:
         return owner in self._wanted
 
     def want(self, owner: str, uris: frozenset[str], told: Iterable[BaseLink] = ()) -> None:
-        """Let an owner watch exactly these resources from now on.
+        """Set the resources that an owner watches from now on.
 
         Args:
             owner: whose sessions report them.
@@ -60,12 +60,12 @@ class Watched:
             self.lost(owner)
 
     def keep(self, owner: str, uris: frozenset[str]) -> None:
-        """Let an owner watch none but these, of those that it watches."""
+        """Narrow what an owner watches to these resources."""
         if owner in self._wanted:
             self.want(owner, self._wanted[owner] & uris)
 
     async def tell(self, owner: str, link: BaseLink) -> None:
-        """Have a session that was just opened report what its owner's others report."""
+        """Subscribe a session that was just opened to what its owner watches."""
         if uris := self._wanted.get(owner):
             try:
                 await link.subscriptions.set_resources(uris)
@@ -75,19 +75,19 @@ class Watched:
                     self.lost(owner)
 
     def lost(self, owner: str) -> None:
-        """A session of an owner was lost: have one report again, as soon as one can be had."""
+        """A session of an owner was lost: subscribe another one as soon as there is one."""
         if owner in self and owner not in self._restoring:
             self._restoring.add(owner)
             self._tasks.spawn(self._restore(owner), f"resubscribe {self._server}")
 
     def forget(self) -> None:
-        """Nobody's sessions are to report anything any more."""
+        """Drop everything that is watched."""
         self._wanted.clear()
         self._restoring.clear()  # a task that has not begun yet would not see to that
         self._tasks.cancel()
 
     async def close(self) -> None:
-        """As `forget`; leaves no task."""
+        """As `forget`; also ends the tasks."""
         self._wanted.clear()
         await self._tasks.stop()
 

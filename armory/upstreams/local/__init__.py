@@ -1,1 +1,1 @@
-"""Upstreams without an MCP server: an API behind its description, a folder of skills."""
+"""Upstreams that are no MCP server: an HTTP API with an OpenAPI description, a folder of skills."""

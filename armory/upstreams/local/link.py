@@ -1,4 +1,4 @@
-"""What a link that answers in place of a server is, whatever it answers from.
+"""The base of links that answer requests themselves, without an MCP server behind them.
 
 Owns: `LocalLink` and the form of its answers. Never imports a transport.
 """
@@ -18,7 +18,7 @@ from armory.upstreams.session.context import Identity, LinkContext
 
 
 class LocalLink(BaseLink):
-    """A link behind which is no MCP server, so that there is no session to lose.
+    """A link without an MCP server behind it, so there is no session to lose.
 
     Args:
         context: as every link's.
@@ -38,13 +38,13 @@ class LocalLink(BaseLink):
         return self._closing
 
     async def notify(self, method: str, params: Params) -> None:
-        """There is nobody to be told."""
+        """Does nothing: there is no server to notify."""
 
     async def roots_changed(self, client: ClientChannel) -> None:
-        """There is nobody who asks for roots."""
+        """Does nothing: no server asks for roots."""
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Does nothing: nothing is open."""
         self._closing = True
 
     def note_sent(self, call: Call) -> None:
@@ -56,15 +56,15 @@ class LocalLink(BaseLink):
 
 
 def complete(result: Mapping[str, Any]) -> Raw:
-    """A result of the modern era as JSON."""
+    """A result of the modern era, as JSON."""
     return Raw(encode({"resultType": "complete", **result}))
 
 
 def result_reply(result: Mapping[str, Any]) -> Reply:
-    """The reply that has a result."""
+    """A reply with a result."""
     return Reply(result=complete(result), era="modern")
 
 
 def error_reply(code: int, message: str) -> Reply:
-    """The reply that has an error."""
+    """A reply with an error."""
     return Reply(error=jsonrpc.error(code, message), era="modern")

@@ -74,7 +74,7 @@ class OpenApiLink(LocalLink):
         self._base = path.rstrip("/")
 
     async def request(self, call: Call) -> Reply:
-        """As `BaseLink.request`: lists and calls tools, and knows nothing else."""
+        """As `BaseLink.request`; answers `tools/list` and `tools/call`, refuses other methods."""
         if self._closing:
             raise self.unavailable("the session is closed")
         if call.method == "tools/list":
@@ -138,7 +138,7 @@ class OpenApiLink(LocalLink):
 
 
 def _arguments(operation: Operation, given: Raw | None) -> dict[str, Any]:
-    """What a call gives, by name; a body that is sent as JSON is not opened.
+    """The arguments of a call by name; a JSON body is not decoded.
 
     Raises:
         BadArguments: it is too much for the parameters of a request.
@@ -172,7 +172,7 @@ def _arguments(operation: Operation, given: Raw | None) -> dict[str, Any]:
 
 
 def _many_values(form: Raw) -> bool:
-    """Whether a form holds more than can be written out in the midst of other calls."""
+    """Whether a form has so many values that encoding it would hold the event loop."""
     parts = members(form).values() if bytes(memoryview(form)[:1]) == b"{" else (form,)
     texts = (bytes(memoryview(each)) for each in parts)
     return sum(text.count(b",") for text in texts if text[:1] in (b"[", b"{")) > _FORM_VALUES

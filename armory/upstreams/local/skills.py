@@ -27,7 +27,7 @@ _T = TypeVar("_T")
 
 
 class SkillsLink(LocalLink):
-    """A folder. There is no session: the link dies with the folder alone.
+    """A folder. There is no session: the link is dead only when the folder is gone.
 
     Args:
         context: as every link's.
@@ -57,7 +57,7 @@ class SkillsLink(LocalLink):
         return link
 
     async def request(self, call: Call) -> Reply:
-        """As `BaseLink.request`: lists and reads skills, and knows nothing else."""
+        """As `BaseLink.request`; lists and reads skills, refuses other methods."""
         if self._closing:
             raise self.unavailable("the session is closed")
         self.note_sent(call)
@@ -122,7 +122,7 @@ def _children(found: FolderContents, uri: str) -> dict[str, Any] | None:
 
 
 def _resources(found: FolderContents, _uri: str) -> dict[str, Any]:
-    """What clients without the extension see: each SKILL.md."""
+    """What clients without the skills extension see: each SKILL.md as a resource."""
     listed = [
         {
             "uri": uri,

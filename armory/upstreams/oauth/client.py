@@ -1,4 +1,4 @@
-"""A client of authorization servers: asking for tokens and documents on behalf of one upstream.
+"""An OAuth client: asks authorization servers for tokens and metadata for one upstream.
 
 Owns: the requests, and what is made of their answers. Never imports the protocol's eras; never logs
 or repeats a secret.
@@ -31,11 +31,11 @@ Refused = Literal["shown", "client", "now"]
 
 
 class NoToken(UpstreamUnavailable):
-    """No access token could be had."""
+    """No access token could be obtained."""
 
 
 class TokenRefused(NoToken):
-    """The authorization server answered, and gave none.
+    """The authorization server answered and issued no token.
 
     Attributes:
         what: it refuses: what it was shown (a code, a login, a token), the gateway as its client,
@@ -47,7 +47,7 @@ class TokenRefused(NoToken):
 
 @dataclass(frozen=True, slots=True)
 class TokenResponse:
-    """What a token endpoint gave out.
+    """The successful answer of a token endpoint.
 
     Attributes:
         token: the access token.
@@ -67,12 +67,12 @@ class TokenResponse:
 
     @property
     def fresh_s(self) -> float:
-        """Seconds for which the token is used: until shortly before it expires."""
+        """Seconds for which the token is used: it is renewed shortly before it expires."""
         return self.lifetime_s - min(_LEAD_S, self.lifetime_s / 4)
 
 
 class TokenClient:
-    """Whoever asks authorization servers for one upstream.
+    """Requests to authorization servers on behalf of one upstream.
 
     Args:
         server: key of the upstream, for messages.
@@ -105,7 +105,7 @@ class TokenClient:
         form: Mapping[str, str],
         kind: str = "Bearer",
     ) -> TokenResponse:
-        """Ask a token endpoint for a token of a `kind`, as in `token_type`.
+        """Request a token; the answer's `token_type` must be `kind`.
 
         Raises:
             NoToken: it refused.
@@ -134,7 +134,7 @@ class TokenClient:
         )
 
     async def fetch(self, url: str) -> Mapping[str, Any] | None:
-        """A JSON object, as `metadata.Fetch`."""
+        """Fetch a JSON object; satisfies `metadata.Fetch`."""
         status, body = await self.request("GET", url, {"Accept": "application/json"}, None)
         if status == 429 or status >= 500:
             raise CannotAnswer(f"{url} answered HTTP {status}; try again later")
@@ -161,7 +161,7 @@ class TokenClient:
         return answer.status, answer.body
 
     def _look_again(self) -> None:
-        """Trust whom `tls.ca_file` names by now: it is replaced while a gateway runs."""
+        """Load `tls.ca_file` again: the file may be replaced while a gateway runs."""
         if self._trusted is not None:
             with suppress(UpstreamUnavailable):
                 self._route = replace(self._route, tls=self._trusted())
@@ -172,14 +172,14 @@ class TokenClient:
         return NoToken(message, upstream=self._server)
 
     def refused(self, reason: str, what: Refused = "shown") -> TokenRefused:
-        """As `failed`, where the authorization server answered and gave none."""
+        """As `failed`, where the authorization server answered and issued no token."""
         error = TokenRefused(self.failed(reason).message, upstream=self._server)
         error.what = what
         return error
 
 
 def secret_method(place: AuthServerMetadata) -> str:
-    """How a client with a secret proves who it is there."""
+    """The client authentication method for a client with a secret."""
     basic = not place.methods or "client_secret_basic" in place.methods
     return "client_secret_basic" if basic else "client_secret_post"
 
@@ -187,7 +187,7 @@ def secret_method(place: AuthServerMetadata) -> str:
 def client_authentication(
     method: str, id: str, secret: str, form: dict[str, str]
 ) -> dict[str, str]:
-    """Headers (and members of `form`) with which a client says who it is, in a `method`."""
+    """Headers for client authentication by `method`; may also add members to `form`."""
     if method == "client_secret_basic":
         return basic(id, secret)
     form["client_id"] = id
@@ -197,7 +197,9 @@ def client_authentication(
 
 
 def _seconds(said: object) -> float | None:
-    """A lifetime, which some say as a text; None where it is none (10^400 is valid JSON)."""
+    """A lifetime in seconds, which some servers send as text; None where it is not a usable number
+    (10^400 is valid JSON).
+    """
     try:
         found = float(said) if isinstance(said, int | float | str) else -1.0
     except (ValueError, OverflowError):
@@ -206,7 +208,9 @@ def _seconds(said: object) -> float | None:
 
 
 def _refused_by(status: int, answer: Mapping[str, Any]) -> Refused | None:
-    """What an answer without a token refuses (RFC 6749, 5.2); None: it is a failure."""
+    """What was refused, by the error code of the answer (RFC 6749, 5.2); None: the
+    server failed.
+    """
     error = text(answer.get("error"))
     if not (400 <= status < 500 or (status == 200 and error)):  # GitHub refuses with a 200
         return None
@@ -216,7 +220,7 @@ def _refused_by(status: int, answer: Mapping[str, Any]) -> Refused | None:
 
 
 def why(status: int, answer: Mapping[str, Any]) -> str:
-    """What an error answer of a token endpoint says (RFC 6749, 5.2)."""
+    """The reason in an error answer of a token endpoint (RFC 6749, 5.2)."""
     said = [answer.get(key) for key in ("error", "error_description")]
     words = [part[:200] for part in said if isinstance(part, str)]
     return f"HTTP {status} {': '.join(words)}".strip()

@@ -1,4 +1,4 @@
-"""Logging a person in at an authorization server, with a code (OAuth 2.1, RFC 9207, PKCE).
+"""Logging a person in at an authorization server by authorization code (OAuth 2.1, RFC 9207, PKCE).
 
 Owns: beginning and finishing such a login, and who the gateway is there. What becomes of the login
 is the caller's business. Never logs a secret.
@@ -38,14 +38,14 @@ Clients = MutableMapping[tuple[str, str], Login]
 
 
 def no_clients() -> Clients:
-    """For registrations, each for an hour: a server may have lost it, and would tell the person
-    alone, on its own page.
+    """An empty cache of client registrations, each kept for an hour: a server may have lost one,
+    and only the person at its login page would see that.
     """
     return TTLCache[tuple[str, str], Login](_CLIENTS, _CLIENT_S)
 
 
 class BegunLogin(msgspec.Struct, frozen=True):
-    """A login whose person is at the authorization server's page.
+    """A login whose person is at the authorization server's page now.
 
     Attributes:
         client: who the gateway is there, and which server it is.
@@ -85,7 +85,7 @@ class CodeFlow(TokenClient):
         self._grant = grant
 
     async def found(self, url: URL, challenge: Challenge) -> AuthServerMetadata:
-        """The authorization server of the upstream.
+        """Discover the authorization server of the upstream.
 
         Raises:
             NoToken: it cannot be found out.
@@ -96,12 +96,12 @@ class CodeFlow(TokenClient):
             raise self.failed(str(error)) from None
 
     async def granted_before(self, issuer: str) -> tuple[str, ...]:
-        """Scopes that a new login there asks for again."""
+        """Scopes of an earlier login at this issuer, to be requested again."""
         del issuer
         return ()
 
     async def begin(self, url: URL, challenge: Challenge, redirect_uri: str) -> BegunLogin:
-        """Find out where a person logs in, and as which client.
+        """Find the login page, and the client that the gateway is there.
 
         Args:
             url: what the token is to be for.
@@ -141,7 +141,7 @@ class CodeFlow(TokenClient):
         )
 
     async def finish(self, begun: BegunLogin, back: Mapping[str, str]) -> tuple[Login, str]:
-        """(the login, the ID token or "") of a person who came back with these parameters.
+        """Exchange the code of a person who came back: (the login, the ID token or "").
 
         Raises:
             NoToken: they are not as they must be, or no token was given for them.
@@ -159,7 +159,7 @@ class CodeFlow(TokenClient):
         return with_tokens(client, given), given.id_token
 
     async def given_to(self, login: Login, form: dict[str, str]) -> TokenResponse:
-        """What its authorization server gives for a login.
+        """Request tokens for an existing login, such as by its refresh token.
 
         Raises:
             NoToken: nothing. Where it does not know the gateway any more, which had registered
@@ -176,8 +176,8 @@ class CodeFlow(TokenClient):
             raise
 
     def proof(self, login: Login, form: dict[str, str]) -> dict[str, str]:
-        """Headers (and members of `form`) with which the gateway says who it is to the
-        authorization server of a login: a configured secret as it is by now.
+        """Headers (and members of `form`) of the client authentication for a login, with the client
+        secret as it is configured now.
         """
         grant, secret = self._grant, login.client_secret
         same = not grant.issuer or same_issuer(grant.issuer, login.issuer)
@@ -186,8 +186,8 @@ class CodeFlow(TokenClient):
         return client_authentication(login.method, login.client_id, secret, form)
 
     def is_over(self, login: Login, error: Exception) -> bool:
-        """Whether nothing but another login helps where this one got no token: not so where the
-        client is refused that is configured, or for now only.
+        """Whether a login that got no token is lost, so that the person must log in again. Not so
+        where the configured client was refused, or the failure may be temporary.
         """
         if not isinstance(error, TokenRefused) or error.what == "now":
             return False
@@ -205,7 +205,7 @@ class CodeFlow(TokenClient):
         return scopes
 
     def _code(self, begun: BegunLogin, back: Mapping[str, str]) -> str:
-        """The authorization code, if all that came with it is as it must be."""
+        """The authorization code, once everything that came with it was checked."""
         issuer = begun.client.issuer
         if not secrets.compare_digest(back.get("state", "").encode(), begun.state.encode()):
             raise self.refused("the answer does not belong to this login (its state differs)")
@@ -223,7 +223,9 @@ class CodeFlow(TokenClient):
         return code
 
     async def _client(self, place: AuthServerMetadata, redirect_uri: str) -> Login:
-        """Who the gateway is at an authorization server: as configured, else as it registers."""
+        """The client that the gateway is at an authorization server: as configured, else
+        registered.
+        """
         grant = self._grant
         bare = Login(
             place.issuer,
@@ -244,7 +246,7 @@ class CodeFlow(TokenClient):
         return known
 
     async def _registered(self, bare: Login, place: AuthServerMetadata, redirect_uri: str) -> Login:
-        """The gateway as a client that it has just registered (RFC 7591)."""
+        """Register the gateway as a client (RFC 7591)."""
         if not place.register_url:
             raise self.failed(
                 f"{place.issuer!r} registers no clients by itself; register one and give its "
@@ -274,7 +276,7 @@ class CodeFlow(TokenClient):
 
 
 class GatewayLogin(CodeFlow):
-    """People who log in at the gateway itself: there is no upstream that messages could name.
+    """The same for people who log in at the gateway itself; messages name no upstream.
 
     Args:
         issuer: where they log in.
@@ -293,7 +295,7 @@ class GatewayLogin(CodeFlow):
 
 
 def with_tokens(login: Login, given: TokenResponse) -> Login:
-    """A login with the tokens that it was given."""
+    """A login with the tokens of a token response."""
     expires = None
     if given.lifetime_s != float("inf"):
         expires = time.time() + given.fresh_s

@@ -49,7 +49,7 @@ class Challenge:
 
 @dataclass(frozen=True, slots=True)
 class AuthServerMetadata:
-    """Where a token is to be had.
+    """The endpoints of an authorization server, and what it supports.
 
     Attributes:
         token_url: the endpoint.
@@ -100,7 +100,7 @@ def canonical(url: URL) -> str:
 async def discover(
     url: URL, challenge: Challenge, issuer: str, known: str, fetch: Fetch
 ) -> AuthServerMetadata:
-    """Find out where a token for the upstream at `url` is to be had.
+    """Find the authorization server of the upstream at `url`, and its endpoints.
 
     Args:
         url: the upstream's endpoint.
@@ -142,7 +142,7 @@ async def discover(
 def usable_metadata(
     server: Mapping[str, Any], url: URL, issuer: str, resource: Mapping[str, Any] | None
 ) -> AuthServerMetadata:
-    """Where a token is to be had, as an authorization server's metadata say.
+    """The endpoints in an authorization server's metadata.
 
     Args:
         server: the metadata.
@@ -181,7 +181,7 @@ def usable_metadata(
 
 
 async def _resource(url: URL, challenge: Challenge, fetch: Fetch) -> Mapping[str, Any]:
-    """The upstream's own metadata; empty where it has none."""
+    """The upstream's protected-resource metadata; empty where it has none."""
     origin = url.origin()
     places: list[str] = []
     given = challenge.metadata_url
@@ -208,7 +208,7 @@ async def _resource(url: URL, challenge: Challenge, fetch: Fetch) -> Mapping[str
 
 
 def may_carry_secrets(place: str, upstream: URL) -> bool:
-    """Whether a URL that an upstream names is https, or on this machine as the upstream is."""
+    """Whether a URL that an upstream names is https (or on this machine, as the upstream is)."""
     try:
         named = URL(readable(place))
     except ValueError:
@@ -226,7 +226,7 @@ def _origin(url: str) -> URL | None:
 
 
 def _covers(resource: str, url: URL) -> bool:
-    """Whether a resource identifier is the endpoint's, or of something that it is part of."""
+    """Whether a resource identifier is the endpoint's, or that of a parent path."""
     try:
         named = URL(readable(resource))
     except ValueError:
@@ -238,7 +238,9 @@ def _covers(resource: str, url: URL) -> bool:
 
 
 def is_at(resource: str, url: URL) -> bool:
-    """Whether a resource identifier is of the server at a URL, which may have moved to https."""
+    """Whether a resource identifier belongs to the server at a URL, which may have
+    moved to https.
+    """
     try:
         named = URL(readable(resource))
     except ValueError:

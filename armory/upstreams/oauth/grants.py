@@ -1,4 +1,4 @@
-"""What the configuration says about getting an access token for an upstream.
+"""The grants: how the configuration says that access tokens for an upstream are obtained.
 
 Owns: the grants. Never imports a transport.
 """
@@ -19,7 +19,7 @@ SigningAlgorithm = Literal["ES256", "ES384", "RS256", "PS256", "EdDSA"]
 
 @dataclass(frozen=True, slots=True)
 class ClientCredentials:
-    """The OAuth 2.1 grant of a machine that acts for itself.
+    """The OAuth 2.1 client-credentials grant: the gateway acts for itself.
 
     Attributes:
         client_id: as registered with the authorization server.
@@ -42,7 +42,7 @@ class ClientCredentials:
     client_auth: ClientAuth = "auto"
 
     def check(self, where: str) -> None:
-        """Whether the keys fit each other.
+        """Check that the settings fit together.
 
         Raises:
             ConfigError: they do not.
@@ -81,7 +81,7 @@ class ClientCredentials:
 
 @dataclass(frozen=True, slots=True)
 class AuthorizationCode:
-    """The OAuth 2.1 grant of a person, who logs in once with `armory login`.
+    """The OAuth 2.1 authorization-code grant: a person logs in once with `armory login`.
 
     Attributes:
         client_id: where one was registered by hand; "": by metadata document, or dynamically.
@@ -103,7 +103,7 @@ class AuthorizationCode:
     store: str = ""
 
     def check(self, where: str) -> None:
-        """Whether the keys fit each other.
+        """Check that the settings fit together.
 
         Raises:
             ConfigError: they do not.
@@ -139,7 +139,7 @@ class TokenExchange:
     client_auth: ClientAuth = "auto"
 
     def check(self, where: str) -> None:
-        """Whether the keys fit each other.
+        """Check that the settings fit together.
 
         Raises:
             ConfigError: they do not.
@@ -173,7 +173,7 @@ class JwtBearer(TokenExchange):
     audience_client_secret: str = field(default="", repr=False)
 
     def check(self, where: str) -> None:
-        """Whether the keys fit each other.
+        """Check that the settings fit together.
 
         Raises:
             ConfigError: they do not.
@@ -200,7 +200,7 @@ class JwtBearer(TokenExchange):
 
 @dataclass(frozen=True, slots=True)
 class Passthrough:
-    """The caller's own access token as it is, where it is for the upstream, too.
+    """The caller's own access token, passed on unchanged where it is for the upstream, too.
 
     Attributes:
         audience: what of its `aud` stands for the upstream; "": the upstream's URL.
@@ -209,7 +209,7 @@ class Passthrough:
     audience: str = ""
 
     def check(self, where: str) -> None:
-        """As of the other grants: there is nothing that could be wrong."""
+        """Does nothing: no combination of settings is wrong."""
 
 
 Grant = ClientCredentials | AuthorizationCode | TokenExchange | JwtBearer | Passthrough
@@ -226,7 +226,7 @@ def is_personal(grant: Grant | None) -> bool:
 
 
 def named_by(grant: Grant | None, url: str) -> tuple[str, ...]:
-    """The URLs that the configuration names for an upstream at `url`."""
+    """The URLs that the configuration names for an upstream at `url`; these may point inside."""
     named = [url]
     if isinstance(grant, AuthorizationCode | ClientCredentials | TokenExchange):
         named.append(grant.issuer)

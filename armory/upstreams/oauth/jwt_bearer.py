@@ -20,7 +20,7 @@ _BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 
 
 class JwtBearerTokens(ExchangedTokens):
-    """See the module, and `ExchangedTokens`.
+    """Tokens by an ID-JAG; see the module, and `ExchangedTokens`.
 
     Args:
         server: key of the upstream.

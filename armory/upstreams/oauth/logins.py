@@ -1,4 +1,4 @@
-"""Logins, and where they are kept: those of the gateway in a file that only its owner may read.
+"""Logins and where they are stored; the gateway's own are in a file that only its owner may read.
 
 Owns: the login as a value, the file, and the seam to where people's logins are. Never imports a
 transport; never logs what is in it.
@@ -51,27 +51,27 @@ class Login(msgspec.Struct, frozen=True):
     id_token: str = ""
 
     def is_of(self, other: Login) -> bool:
-        """Whether it has the same token: it was neither refreshed since, nor logged in anew."""
+        """Whether it has the same token as `other`: no refresh and no new login came between."""
         return self.access_token == other.access_token
 
 
 class Sealed(Protocol):
-    """Where one person's login at one upstream is (`storage.logins.StoredLogin`)."""
+    """The stored, sealed login of one person at one upstream (`storage.logins.StoredLogin`)."""
 
     async def load(self) -> bytes | None:
         """The login; None where there is none."""
         ...
 
     async def save(self, login: bytes | None) -> None:
-        """Keep a login, or forget it; ends the lease."""
+        """Store a login, or delete it (None); ends the lease."""
         ...
 
     async def replace(self, login: bytes, same: Callable[[bytes], bool]) -> bool:
-        """As `save`, unless there is another login by now, or none; whether it was `same`."""
+        """As `save`, but only if the stored login is still `same`; returns whether it was."""
         ...
 
     async def lease(self) -> bool:
-        """Whether this process, and no other, may refresh the login now."""
+        """Take the lease to refresh the login; returns whether this process has it now."""
         ...
 
     async def release(self) -> None:
@@ -80,11 +80,13 @@ class Sealed(Protocol):
 
 
 class LoginStore(Protocol):
-    """Where one login is kept."""
+    """The storage of one login."""
 
     @property
     def changed(self) -> bool:
-        """Whether it may be another one than was loaded last, where nobody tells of that."""
+        """Whether the login may have changed since it was last loaded, where nobody notifies of
+        that.
+        """
         ...
 
     async def load(self) -> Login | None:
@@ -92,19 +94,19 @@ class LoginStore(Protocol):
         ...
 
     async def save(self, login: Login | None) -> None:
-        """Keep a login, or forget it."""
+        """Store a login, or delete it (None)."""
         ...
 
     async def replace(self, login: Login, before: Login) -> bool:
-        """Keep a login in place of the one `before`, if that is still there; whether it was."""
+        """Replace the login `before` if it is still the stored one; returns whether it was."""
         ...
 
     async def lease(self) -> bool:
-        """Whether nobody else refreshes the login now."""
+        """Take the lease to refresh the login; returns whether nobody else has it."""
         ...
 
     async def release(self) -> None:
-        """Let others refresh it."""
+        """Give the lease back."""
         ...
 
 
@@ -113,7 +115,7 @@ _all = msgspec.json.Decoder(dict[str, Login])
 
 
 class Logins:
-    """The file; several processes may read it, and change it one after the other.
+    """The file of the gateway's own logins; several processes may share it.
 
     Args:
         path: of the JSON file; made on the first write.
@@ -124,7 +126,9 @@ class Logins:
 
     @property
     def stamp(self) -> tuple[int, int, int] | None:
-        """What differs once another process has written the file; None: there is none."""
+        """A value that differs once another process has written the file; None: there
+        is no file.
+        """
         try:
             found = self._path.stat()
         except OSError:
@@ -136,7 +140,7 @@ class Logins:
         return self._read().get(server)
 
     def save(self, server: str, login: Login | None) -> None:
-        """Keep a login, or forget it.
+        """Store a login, or delete it (None).
 
         Raises:
             OSError: the file cannot be read or written; it is as it was.
@@ -206,7 +210,7 @@ class FileLogin:
 
     @property
     def changed(self) -> bool:
-        """As `LoginStore.changed`: commands write the file beside a gateway that runs."""
+        """As `LoginStore.changed`: commands write the file while a gateway runs."""
         return self._logins.stamp != self._loaded
 
     async def load(self) -> Login | None:
@@ -223,11 +227,11 @@ class FileLogin:
         return await asyncio.to_thread(self._logins.replace, self._server, login, before)
 
     async def lease(self) -> bool:
-        """Always: two processes are told apart by who was first."""
+        """Always True: `replace` decides between two processes."""
         return True
 
     async def release(self) -> None:
-        """Nothing: there is no lease."""
+        """Does nothing: there is no lease."""
 
 
 class PersonLogin:

@@ -64,10 +64,10 @@ class PeopleTokens:
         self._came: LRUCache[str, tuple[Principal, Principal]] = LRUCache(_KEPT)
 
     def note_caller(self, principal: Principal) -> None:
-        """A principal sends a request.
+        """Record the token that a principal's request came with.
 
-        What is sent for it outside requests uses the same token from now on; when that has ended,
-        the one of those before that was to last longest.
+        Requests outside calls use this token from now on; once it has expired, the earlier token
+        with the latest expiry.
         """
         known = self._came.get(principal.key)
         if known is None:
@@ -77,9 +77,7 @@ class PeopleTokens:
             self._came[principal.key] = principal, longest
 
     def newest(self, principal: Principal) -> Principal:
-        """The same one, with the token that it came with last: an earlier one may be revoked by
-        now, whenever it was to end.
-        """
+        """The same principal with its most recent token: an earlier one may be revoked by now."""
         last, longest = self._came.get(principal.key, (principal, principal))
         ends = last.expires_at
         return last if ends is None or ends > time.time() else longest
@@ -108,7 +106,7 @@ class PeopleTokens:
         return found
 
     def forget(self) -> None:
-        """Logins were changed elsewhere: look at the store again."""
+        """Logins were changed elsewhere: read the store again."""
         for tokens in list(self._by_person.values()):
             tokens.forget()
 
@@ -119,7 +117,7 @@ def _outlasts(one: Principal, other: Principal) -> bool:
 
 
 def tokens_for(server: str, grant: Grant, **more: Any) -> Tokens:
-    """The tokens of an upstream, by whatever grant."""
+    """The token source of an upstream, by its grant."""
     if isinstance(grant, AuthorizationCode):
         return AuthorizationCodeTokens(server, grant, **more)
     if isinstance(grant, JwtBearer):

@@ -1,4 +1,4 @@
-"""The token of a person who logged in: kept, refreshed, given back.
+"""The token of a person who logged in: stored, refreshed, revoked.
 
 Owns: what becomes of a login (the login itself: `code_flow`). Never imports the protocol's eras;
 never logs a secret.
@@ -35,7 +35,7 @@ Visit = Callable[[str], Awaitable[Mapping[str, str]]]
 
 
 class AuthorizationCodeTokens(CodeFlow, Tokens):
-    """The token of whoever logged in, for the gateway or for one person; see `Tokens`.
+    """The token of a login, the gateway's own or one person's; see `Tokens`.
 
     Args:
         server: key of the upstream.
@@ -105,10 +105,10 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
             raise self.login_needed(f"it wants further permissions ({asked}){first}")
 
     async def _refreshed(self, login: Login) -> Login:
-        """The login with a new token.
+        """Refresh the login's token.
 
-        Refreshing goes on even if whoever waits leaves: a refresh token tends to work once, and
-        what it was exchanged for must be kept.
+        The refresh goes on when the caller leaves: a refresh token often works once only, and its
+        successor must be stored.
 
         Raises:
             NoToken: the authorization server is not there.
@@ -117,7 +117,7 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
         return await self._refreshing.join(lambda: self._refresh(login))
 
     async def _refresh(self, login: Login) -> Login:
-        """Ask for a new token, which one process alone does."""
+        """Request a new token; one process at a time does."""
         login, renewed = await self._leased(login)
         if renewed:
             return login
@@ -156,10 +156,10 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
         return login
 
     async def _replace(self, before: Login, login: Login) -> bool:
-        """Keep a login in place of the one before; whether that still was there.
+        """Store a login in place of the one before; returns whether that was still stored.
 
-        One that cannot be kept now, because of a full disk say, is used all the same, and kept when
-        that can be done: the refresh token of the one before may have worked for the last time.
+        Where it cannot be stored now (a full disk, say), it is used all the same and stored later:
+        the old refresh token may have worked for the last time.
         """
         before = before if self._unkept is None else self._unkept[0]
         try:
@@ -173,7 +173,7 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
         return there
 
     async def _load(self) -> Login | None:
-        """The login as it is kept, or should be."""
+        """The login as it is stored, or waits to be stored."""
         login = await self._store.load()
         if self._unkept is None:
             return login
@@ -184,15 +184,15 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
         return newer if await self._replace(before, newer) else await self._store.load()
 
     async def _kept_at_last(self) -> None:
-        """Try again to keep the login that is used."""
+        """Try again to store a login that could not be stored."""
         async with self._lock:
             with suppress(BackendError):  # as before
                 await self._load()
 
     async def _leased(self, login: Login) -> tuple[Login, bool]:
-        """(the login as kept, whether another process has just refreshed it).
+        """Take the lease: (the stored login, whether another process has just refreshed it).
 
-        Where no other has, this process alone may refresh it now.
+        Where no other process has, this one may refresh it now.
         """
         until = time.monotonic() + _ELSEWHERE_S
         leased = await self._store.lease()
@@ -212,14 +212,14 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
 
     @asynccontextmanager
     async def _unrefreshed(self) -> AsyncGenerator[None]:
-        """While the login is not refreshed: not by this process, that is."""
+        """Wait until this process refreshes nothing, and keep it so for the block."""
         async with self._lock:
             await self._refreshing.landed()
             yield
 
     async def _looked_up(self, url: URL) -> Login | None:
-        """The login as it is kept, which is used from now on: read again where it was changed
-        elsewhere meanwhile, which may have been read before that.
+        """The stored login, which is used from now on. Read again where it was changed elsewhere
+        during the read.
         """
         changes = -1
         login = None
@@ -230,14 +230,14 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
         return login
 
     async def kept(self, url: URL) -> Login | None:
-        """The login at the upstream that is at `url`; None where there is none: one of another
-        upstream, which had the same key before, goes nowhere.
+        """The login for the upstream at `url`; None where there is none. A login of another
+        upstream that had the same key before is never sent.
         """
         login = await self._load()
         return login if login is not None and is_at(login.resource, url) else None
 
     async def log_out(self) -> bool:
-        """Forget the login, and give its tokens back if that can be done; whether there was one."""
+        """Delete the login, and revoke its tokens if possible; returns whether there was one."""
         async with self._unrefreshed():
             login = await self._load()
             if login is None:
@@ -248,7 +248,7 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
         return True
 
     async def _give_back(self, login: Login) -> None:
-        """Have its tokens revoked, where that can be done."""
+        """Revoke its tokens, where the server can."""
         if login.revoke_url:
             form = {"token": login.refresh_token or login.access_token}
             headers = self.proof(login, form)
@@ -256,14 +256,14 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
                 await self.request("POST", login.revoke_url, headers, form)
 
     def forget(self) -> None:
-        """Look at the store again: the login was changed elsewhere."""
+        """The login was changed elsewhere: read the store again."""
         self._changes += 1
         self._login = None
 
     async def log_in(
         self, url: URL, challenge: Challenge, redirect_uri: str, visit: Visit
     ) -> Login:
-        """Have a person log in, and keep the login.
+        """Log a person in, and store the login.
 
         Args:
             url: the upstream's endpoint.
@@ -278,12 +278,12 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
         return (await self.finish(begun, await visit(begun.login_url)))[0]
 
     async def granted_before(self, issuer: str) -> tuple[str, ...]:
-        """As `CodeFlow.granted_before`: those of the login that is renewed."""
+        """As `CodeFlow.granted_before`: the scopes of the login that is renewed."""
         kept = await self._store.load()
         return () if kept is None or kept.issuer != issuer else (*kept.scopes, *kept.wanted)
 
     async def finish(self, begun: BegunLogin, back: Mapping[str, str]) -> tuple[Login, str]:
-        """As `CodeFlow.finish`, and keep the login."""
+        """As `CodeFlow.finish`; also stores the login."""
         login, id_token = await super().finish(begun, back)
         async with self._unrefreshed():
             await self._store.save(login)

@@ -1,4 +1,4 @@
-"""What Google and Entra want of their clients and do not say in their metadata.
+"""What Google and Entra require of clients beyond OAuth and their metadata.
 
 Owns: how Google is asked for a refresh token, and when Entra is not told a `resource`. Pure.
 """
@@ -20,10 +20,10 @@ _ANY_TENANT = ("common", "organizations", "consumers")
 
 
 def login_parameters(login_url: URL) -> dict[str, str]:
-    """What the page of a provider is asked for beside what OAuth has.
+    """Extra parameters for the login page of a provider.
 
-    Google knows no scope `offline_access`: only who asks so is given a refresh token, and only
-    when the person agrees anew.
+    Google does not know the scope `offline_access`: a refresh token needs `access_type=offline`,
+    and a person who agrees anew.
     """
     if login_url.host != _GOOGLE:
         return {}
@@ -31,7 +31,7 @@ def login_parameters(login_url: URL) -> dict[str, str]:
 
 
 def resource_for(token_url: str, resource: str, scopes: Sequence[str]) -> dict[str, str]:
-    """The parameter `resource` (RFC 8707), where there is one to send.
+    """The form's member `resource` (RFC 8707), as a mapping; empty where none is sent.
 
     Entra says by scopes what a token is for (`api://.../.default`), and refuses a `resource` that
     is called otherwise (AADSTS9010010). It is left out where the operator named the scopes; were
@@ -48,8 +48,8 @@ def resource_for(token_url: str, resource: str, scopes: Sequence[str]) -> dict[s
 
 
 def stands_for(named: str, configured: str) -> bool:
-    """Whether an upstream that names Entra for every tenant may mean the configured one: there is
-    no issuer of that name.
+    """Whether an upstream that names Entra's multi-tenant issuer may mean the configured tenant: no
+    issuer has the multi-tenant name.
     """
     try:
         every, one = URL(named), URL(configured)

@@ -1,4 +1,4 @@
-"""Tokens for an upstream out of the token that the caller came with: exchanged, or passed through.
+"""Tokens for an upstream made from the caller's own token: exchanged, or passed through.
 
 Owns: RFC 8693, and which token may be passed on at all. Never imports the protocol; never logs a
 token.
@@ -44,7 +44,7 @@ _EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
 
 
 class SubjectTokens(Tokens):
-    """Tokens that come of the caller's own."""
+    """Base of tokens that are derived from the caller's own."""
 
     def subject(self, kind: SubjectToken = "access_token") -> str:
         """The token of the caller.
@@ -141,7 +141,9 @@ class ExchangedTokens(SubjectTokens):
         return kept[0]
 
     async def renewed(self, refused: str | None, url: URL, challenge: Challenge) -> str:
-        """As `Tokens.renewed`: one new exchange; what comes of it is not exchanged again."""
+        """As `Tokens.renewed`: exchanges once more; a fresh token that is refused is not exchanged
+        again.
+        """
         subject = self.subject(self._grant.subject_token)
         key = hashlib.sha256(subject.encode()).digest()
         kept = self._kept.get(key)
@@ -174,7 +176,7 @@ class ExchangedTokens(SubjectTokens):
     async def exchange_for(
         self, wanted: str, subject: str, audience: Mapping[str, str], kind: str = "Bearer"
     ) -> TokenResponse:
-        """What the authorization server gives for the caller's token (RFC 8693).
+        """Exchange the caller's token at the authorization server (RFC 8693).
 
         Args:
             wanted: type of token, behind the usual prefix.
@@ -218,7 +220,7 @@ class ExchangedTokens(SubjectTokens):
 
 
 def _audience(token: str) -> list[str]:
-    """The audience of a JWT that was checked when its caller was let in."""
+    """The audience of the caller's JWT, whose signature was checked at authentication."""
     body = token.split(".")[1] if token.count(".") == 2 else ""
     try:
         claims = json_object(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))

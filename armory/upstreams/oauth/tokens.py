@@ -1,4 +1,4 @@
-"""Access tokens for one upstream: got when they are needed, kept until shortly before they expire.
+"""Access tokens for one upstream: requested when needed, cached until shortly before they expire.
 
 Owns: what every kind of token does, and the client-credentials grant. Never imports the protocol's
 eras; never logs or repeats a secret.
@@ -37,8 +37,8 @@ class Tokens(TokenClient, ABC):
 
     @abstractmethod
     async def current(self, url: URL) -> str | None:
-        """The token to send, a new one where it is about to expire; None where the upstream must
-        be asked first who gives it out.
+        """The token to send, renewed where it is about to expire; None where the upstream must be
+        asked first which server issues it.
 
         Raises:
             NoToken: none could be had.
@@ -46,11 +46,11 @@ class Tokens(TokenClient, ABC):
 
     @abstractmethod
     def lacks(self, challenge: Challenge) -> bool:
-        """Whether a challenge names scopes that were not asked for, and may be."""
+        """Whether a challenge asks for scopes that were not requested yet, and may be."""
 
     @abstractmethod
     async def renewed(self, refused: str | None, url: URL, challenge: Challenge) -> str:
-        """A token in place of the one that the upstream refused.
+        """A new token in place of the one that the upstream refused.
 
         Raises:
             NoToken: none could be had.
@@ -58,7 +58,7 @@ class Tokens(TokenClient, ABC):
 
 
 class ClientCredentialsTokens(Tokens):
-    """By client credentials; see `Tokens`.
+    """The token of the client-credentials grant; see `Tokens`.
 
     Args:
         server: key of the upstream, for messages.
@@ -118,7 +118,7 @@ class ClientCredentialsTokens(Tokens):
         return place
 
     async def _get(self, url: URL) -> None:
-        """Have the authorization server give out a token."""
+        """Request a token."""
         place = self._place or AuthServerMetadata(self._grant.token_url, self._grant.issuer)
         scopes = self._grant.scopes or self._scopes or place.scopes
         resource = place.resource or canonical(url)

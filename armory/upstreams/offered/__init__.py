@@ -1,1 +1,1 @@
-"""What an upstream offers: its lists and groups, and the tool that asks for a login."""
+"""What an upstream offers: its lists, its groups, and the tool that asks for a login."""

@@ -1,4 +1,4 @@
-"""Fetching what one upstream offers, over the session that it is asked on.
+"""Fetching the lists and groups of one upstream.
 
 Owns: over which session lists and groups are fetched, and what stands in for those of somebody who
 has to log in first. Never imports the pool.
@@ -55,7 +55,7 @@ class ListFetcher:
         self._clock = clock
 
     async def seen_by(self, owner: Owner, capabilities: Mapping[str, Any]) -> ServerLists:
-        """All lists over the session of `owner`, whose changes are announced from then on.
+        """Fetch all lists over the session of `owner`; their changes are announced from then on.
 
         Raises:
             UpstreamUnavailable: they cannot be had.
@@ -76,7 +76,7 @@ class ListFetcher:
             slot.last_used = self._clock.now()
 
     async def over(self, link: BaseLink, before: ServerLists | None = None) -> ServerLists:
-        """All lists over one link.
+        """Fetch all lists over one link.
 
         Raises:
             LoginNeeded: whoever it belongs to must log in first.
@@ -106,7 +106,7 @@ class ListFetcher:
         )
 
     async def _groups(self, link: BaseLink, before: ServerLists | None) -> Sequence[OwnGroup]:
-        """The upstream's own groups, else those of last time.
+        """The upstream's own groups, else those of the last fetch.
 
         A handshake declares groups for its whole session, so such upstreams are asked over another
         session of the gateway.

@@ -39,11 +39,11 @@ Entry = Mapping[str, Any]
 
 
 class _Bad(Exception):
-    """An answer that is refused, or is none; says why."""
+    """A malformed or refused answer; the message says why."""
 
 
 class _Declaring:
-    """The gateway as a client that has groups; nothing is asked of it, nothing told."""
+    """The channel of the gateway as a client that declares groups; it answers no questions."""
 
     capabilities: Mapping[str, Any] = MappingProxyType(GROUPS_DECLARED)
     log_level: str | None = None
@@ -57,7 +57,7 @@ class _Declaring:
 
 
 async def fetch_groups(link: BaseLink) -> tuple[OwnGroup, ...]:
-    """The groups of an upstream, those inside others within them; each stands in one place.
+    """The groups of an upstream, nested as they are listed; each occurs once.
 
     Args:
         link: a session of the modern era, or one whose client declares the extension.
@@ -99,7 +99,9 @@ class _Fetch:
         return await self._within(entries, 1)
 
     async def _within(self, entries: list[Raw], level: int) -> tuple[OwnGroup, ...]:
-        """The groups that entries name; first all of a level, so that each stands high up."""
+        """The groups that entries name, level by level, so that a repeated one stays at its highest
+        place.
+        """
         named: list[Entry] = []
         for place, raw in enumerate(entries):
             if len(self._met) >= MAX_GROUPS:

@@ -1,4 +1,5 @@
-"""What is offered of an upstream to whoever has not logged in there yet: one tool that asks for it.
+"""The lists of an upstream for callers that have not logged in there yet: one tool that asks for
+it.
 
 Owns: that tool. Never imports a transport.
 """
@@ -17,7 +18,7 @@ _CALL = "tools/call"
 
 
 def lists_before_login(server: str, grant: Grant | None) -> ServerLists:
-    """What somebody without a login sees."""
+    """The lists that a caller without a login sees."""
     if not has_logins(grant):  # a token comes with the caller, or not at all
         return ServerLists()
     tool = {
@@ -32,12 +33,12 @@ def lists_before_login(server: str, grant: Grant | None) -> ServerLists:
 
 
 def is_login(call: Call, grant: Grant | None) -> bool:
-    """Whether a call is one of that tool."""
+    """Whether a call is for that tool."""
     asked = call.method == _CALL and call.name_header == LOG_IN
     return asked and has_logins(grant)
 
 
 def logged_in(server: str) -> Reply:
-    """The answer to that tool of whoever has logged in."""
+    """The answer of that tool once the caller has logged in."""
     text = f"You are logged in to {server}. List the tools again to see what it offers."
     return Reply(result=Raw(encode({"content": [{"type": "text", "text": text}]})))

@@ -1,4 +1,4 @@
-"""Whose a question of an upstream's is, where its session does not say.
+"""Which client a question of an upstream is for, where the session does not say.
 
 Owns: `Attribution`, and the calls that were given up unanswered, because of which the upstream may
 still ask something. Never puts a question, never imports a transport.
@@ -42,7 +42,7 @@ class AbandonedCalls:
         self._callers: set[str] = set()
 
     def add(self, request_id: int, caller: str) -> None:
-        """A call ended unanswered.
+        """A call was abandoned before it was answered.
 
         Args:
             request_id: its id.
@@ -54,16 +54,18 @@ class AbandonedCalls:
             self._callers.add(caller)
 
     def answered(self, request_id: object) -> bool:
-        """An answer came after all: that call asks no more; whether it was one of these."""
+        """A late answer came, so that call asks nothing more; returns whether it was an abandoned
+        one.
+        """
         return isinstance(request_id, int) and self._calls.pop(request_id, None) is not None
 
     def of_others(self, caller: str) -> bool:
-        """Whether any is of another principal than `caller`."""
+        """Whether any abandoned call belongs to another principal than `caller`."""
         return any(one != caller for one in (*self._callers, *self._calls.values()))
 
 
 class Attribution:
-    """Who is meant by what the upstream of one session asks.
+    """Finds the client that a question of one session's upstream is for.
 
     Args:
         link: whose session it is.
@@ -81,15 +83,17 @@ class Attribution:
         self._may_ask = AbandonedCalls()  # those of them that could make it ask
 
     def asked(self, method: str) -> None:
-        """The upstream asks: calls that could be asked take turns from now on."""
+        """The upstream has asked something: from now on, calls that may cause questions run one at
+        a time.
+        """
         self._turns.interactive = self._turns.interactive or method in CAPABILITY
 
     def began_anew(self) -> None:
-        """The session is another one by now: it asks nothing because of earlier calls."""
+        """The session was replaced by a new one, which asks nothing because of earlier calls."""
         self._given_up, self._may_ask = AbandonedCalls(), AbandonedCalls()
 
     def turn_for(self, call: Call) -> AbstractAsyncContextManager[None] | None:
-        """What `call` must hold while it runs, or None when it need not wait for others."""
+        """The lock that `call` must hold while it runs; None when it need not wait for others."""
         turns, link = self._turns, self._link
         if self._exact and not turns.interactive:
             return None
@@ -101,7 +105,7 @@ class Attribution:
         return turns.alone_at_first(call, patient=link.spec.isolation != "shared")
 
     def given_up(self, pending: Pending) -> None:
-        """A call ended unanswered; for a moment the upstream may still ask because of it."""
+        """A call was abandoned; for a moment the upstream may still ask because of it."""
         if self._link.era != "legacy" or pending.call.client is None:
             return
         self._given_up.add(pending.id, pending.call.caller)
@@ -114,23 +118,23 @@ class Attribution:
         self._turns.ended()
 
     def answered_late(self, request_id: object) -> bool:
-        """Whether a response that nobody waits for belongs to a call that was given up."""
+        """Whether a response that nobody waits for belongs to an abandoned call."""
         known = self._may_ask.answered(request_id)
         self._given_up.answered(request_id)
         return self._turns.answered_late(request_id) or known
 
     def may_be_anothers(self, call: Call) -> bool:
-        """Whether a log line that comes during this call may belong to a call that another
-        principal gave up.
+        """Whether a log line that comes during this call may belong to an abandoned call of another
+        principal.
         """
         return self._given_up.of_others(call.caller)
 
     def roots_changed(self, client: ClientChannel) -> None:
-        """A client said so: what the upstream asks about roots for a while is meant for it."""
+        """A client reported changed roots: a `roots/list` that follows soon is meant for it."""
         self._roots_changed_by = client, asyncio.get_running_loop().time() + _ROOTS_S
 
     def informer(self, method: str) -> ClientChannel | None:
-        """The client whose `roots/list_changed` this `roots/list` follows; None: none does."""
+        """The client whose `roots/list_changed` this `roots/list` follows; None: no client."""
         if method != "roots/list" or self._roots_changed_by is None:
             return None
         client, until = self._roots_changed_by
@@ -140,8 +144,8 @@ class Attribution:
         return None
 
     def cause(self, method: str, via: Pending | None) -> tuple[Pending | None, str]:
-        """(call that caused the question, ""), or (None, why that cannot be told; "" where no
-        client could answer).
+        """The call that caused a question: (call, ""), or (None, the reason why that is unknown; ""
+        where no client could answer).
         """
         needed = CAPABILITY.get(method)
 
@@ -170,5 +174,5 @@ class Attribution:
 
 
 def _busy(pending: Mapping[int, Pending]) -> int:
-    """How many of these calls could be asked something."""
+    """How many of these calls may cause questions."""
     return sum(asks_possible(each.call) for each in pending.values())

@@ -83,17 +83,19 @@ class BaseLink(ABC):
 
     @property
     def client(self) -> ClientChannel | None:
-        """The one client whose session it is; None: several may share it."""
+        """The client that has this session to itself; None: several may share it."""
         return self._context.client
 
     @property
     def owned_by_gateway(self) -> bool:
-        """Whether it is the gateway's own session, or everybody's."""
+        """Whether it is the gateway's own session, or one that everybody shares."""
         return not self._context.owner
 
     @property
     def silent(self) -> Silent:
-        """What never asked a client anything; shared by the upstream's links."""
+        """The tools and resources that never asked a client anything; shared by the upstream's
+        links.
+        """
         return self._context.silent
 
     @property
@@ -133,13 +135,13 @@ class BaseLink(ABC):
 
     @property
     def hears_lists(self) -> bool:
-        """Whether the upstream says by itself when any of its lists changes, and is heard."""
+        """Whether the upstream reports changed lists by itself, and over a stream that is open."""
         return self.subscriptions.promised
 
     @property
     @abstractmethod
     def closed(self) -> bool:
-        """Whether requests have no chance any more."""
+        """Whether no request can succeed any more."""
 
     @abstractmethod
     async def request(self, call: Call) -> Reply:
@@ -152,11 +154,11 @@ class BaseLink(ABC):
 
     @abstractmethod
     async def notify(self, method: str, params: Params) -> None:
-        """Send a notification; legacy only, elsewhere it does nothing."""
+        """Send a notification. Does nothing in the modern era."""
 
     @abstractmethod
     async def roots_changed(self, client: ClientChannel) -> None:
-        """Legacy: tell the upstream that this client's roots changed; elsewhere it does nothing.
+        """Tell the upstream that this client's roots changed. Does nothing in the modern era.
 
         Raises:
             UpstreamUnavailable: it cannot be told.
@@ -167,11 +169,11 @@ class BaseLink(ABC):
         """End the session; safe to call twice. Leaves no process, task or socket behind."""
 
     def _give_up(self, source: Any) -> None:
-        """Give up the message that comes from a response, as `Inflow` wants it."""
+        """Drop the message that is being read from a response, for `Inflow`."""
         give_up(source, GivenUp(GIVEN_UP))
 
     async def rest(self) -> None:
-        """Read nothing more until the upstream has units again, where it said too much unasked.
+        """Wait with reading until the upstream's budget allows it again.
 
         Raises:
             UpstreamUnavailable: it does not stop.
@@ -182,7 +184,7 @@ class BaseLink(ABC):
             await asyncio.sleep(pause_s)
 
     def adopt(self, identity: Identity) -> None:
-        """Take over what negotiation found."""
+        """Set what negotiation found."""
         self.identity = self.subscriptions.identity = identity
         self._hop = None
         if identity.era == "modern":
@@ -194,7 +196,7 @@ class BaseLink(ABC):
         context.observer.on_session_event(Notified(self.server, context.owner, method, params))
 
     def renewed(self) -> None:
-        """The session began anew behind this link."""
+        """The session was replaced by a new one behind this link."""
         self._context.observer.on_session_event(Renewed(self.server, self._context.owner))
 
     def lost(self, reason: str) -> None:
@@ -202,12 +204,12 @@ class BaseLink(ABC):
         self._context.observer.on_session_event(Lost(self.server, self._context.owner, reason))
 
     def unavailable(self, what: str) -> UpstreamUnavailable:
-        """An error that names the upstream; what it said is shown without secrets."""
+        """An error that names the upstream; secrets in what it said are redacted."""
         text = f"upstream {self.server!r}: {redacted(what[:_SAID_CHARS])}"
         return UpstreamUnavailable(text, upstream=self.server)
 
     def unintelligible(self, what: str) -> Unintelligible:
-        """An error that names the upstream, for an answer that is none."""
+        """An error that names the upstream, for an answer that is not the protocol."""
         text = f"upstream {self.server!r}: {redacted(what[:_SAID_CHARS])}"
         return Unintelligible(text, upstream=self.server)
 
@@ -216,13 +218,13 @@ class BaseLink(ABC):
         return self.unintelligible(reading_failed(error))
 
     def hop(self) -> Hop:
-        """What all its calls have in common."""
+        """What all calls of this link share, for stamping their parameters."""
         if self._hop is None:
             self._hop = Hop(self.identity.protocol_version, *self.spec.address)
         return self._hop
 
     def stamped(self, call: Call, request_id: int) -> Params:
-        """The call's parameters with the `_meta` that this hop owes the upstream's era."""
+        """The call's parameters with the `_meta` that the upstream's era requires of this hop."""
         if call.hop is not None:
             call.hop = self._hop or self.hop()
             if call.sent is not None:
@@ -247,7 +249,7 @@ class BaseLink(ABC):
         return call.params if meta is None else {**call.params, "_meta": meta}
 
     def spawn(self, work: Coroutine[Any, Any, None], what: str) -> None:
-        """Run something beside the requests; ended by `close` at the latest."""
+        """Run a task beside the requests; `close` cancels it at the latest."""
         self._tasks.spawn(work, f"{what} of {self.server}")
 
     async def end_tasks(self) -> None:
@@ -256,7 +258,7 @@ class BaseLink(ABC):
         await self._tasks.stop(timeout_s=_END_S)
 
     async def probe(self) -> None:
-        """Ask for a sign of life.
+        """Check that the upstream is alive.
 
         Raises:
             UpstreamUnavailable: there was none, or it does not speak the modern era any more.
@@ -271,6 +273,8 @@ class BaseLink(ABC):
 
 
 def reading_failed(error: Exception) -> str:
-    """Why something of an upstream could not be read; of what is too large, which key says so."""
+    """The reason why something of an upstream could not be read; where it is too large, with the
+    configuration key.
+    """
     too_large = isinstance(error, BodyTooLarge | EventTooLarge) and not isinstance(error, GivenUp)
     return f"{error}; {MESSAGE_LIMIT}" if too_large else str(error)

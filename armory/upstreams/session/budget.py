@@ -1,4 +1,4 @@
-"""What an upstream may say that nobody asked for, before it is slowed and then cut off.
+"""The budget of what an upstream may send unasked, before it is throttled and then cut off.
 
 Owns: `Budget`, one an upstream, pure over a clock. Answers to calls cost nothing. Never imports a
 transport.
@@ -31,7 +31,7 @@ _WINDOW_S = 60.0
 
 
 class Budget:
-    """What one upstream has left to say, in units.
+    """The budget of one upstream, in units.
 
     Args:
         server: its key, for the log.
@@ -57,19 +57,19 @@ class Budget:
         self._spend(cost + size / 1024)
 
     def nuisance(self, size: int = 0) -> None:
-        """Something came that costs more than it can be worth."""
+        """A message came that costs far more than it can be worth."""
         cost = NUISANCE + size / 1024
         self._nuisance += cost
         self._spend(cost)
 
     def garbage(self, error: object, size: int) -> None:
-        """A message of `size` bytes came that cannot be read."""
+        """A message of `size` bytes came that cannot be parsed."""
         self.nuisance(size)
         self.say(log.warning, "upstream_garbage", error=str(error))
 
     def pause_s(self) -> float:
-        """How long nothing more should be read from it, and then to ask again; 0.0 while it keeps
-        within its units.
+        """Seconds for which nothing should be read from it; 0.0 while it is within its budget. Ask
+        again afterwards.
         """
         if self._over_since is None:
             return 0.0
@@ -78,14 +78,14 @@ class Budget:
 
     @property
     def worn_out(self) -> bool:
-        """Whether slowing does not help: for ten seconds it has sent mostly nuisances."""
+        """Whether throttling does not help: for ten seconds it has sent mostly nuisances."""
         since = self._over_since
         if since is None or self._clock() - since < _PATIENCE_S:
             return False
         return self._nuisance > self._spent / 2
 
     def say(self, write: Callable[..., Any], event: str, **what: str) -> None:
-        """A line of log about it, at most 20 a minute and event."""
+        """Write a log line about it, at most 20 a minute of each event."""
         now = self._clock()
         since, lines = self._lines.get(event, (now, 0))
         if now - since > _WINDOW_S:

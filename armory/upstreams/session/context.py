@@ -22,7 +22,7 @@ from armory.upstreams.spec import UpstreamSpec
 
 
 class Unintelligible(UpstreamUnavailable):
-    """The upstream answered something that is not the protocol."""
+    """The upstream's answer is not the protocol."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ _UNCANCELLABLE = frozenset(("initialize", "server/discover"))
 
 
 class DuplexLink(StatefulLink):
-    """A link whose messages travel over one stream each way, many calls in flight.
+    """A link over one stream each way, with many calls in flight.
 
     A subclass writes frames and calls `received` for each frame that arrives and `died` once.
     """
@@ -60,19 +60,19 @@ class DuplexLink(StatefulLink):
 
     @property
     def death(self) -> str | None:
-        """Why the stream ended, None while it lives."""
+        """Why the stream ended; None while it lives."""
         return self._death
 
     @abstractmethod
     async def _write(self, data: bytes) -> None:
-        """Put one message on the wire; waits while the upstream does not read."""
+        """Write one message; waits while the upstream does not read (backpressure)."""
 
     def received(self, data: bytes | bytearray, *, nothing: int = 0) -> float:
-        """One frame arrived; for so many seconds nothing more should be read, and then be asked
-        `wait_s`.
+        """Handle one frame; returns for how many seconds nothing more should be read (then ask
+        `wait_s`).
 
-        A large one is decoded step by step, between which others have their turn. An empty one is
-        no garbage, but paid for.
+        A large frame is decoded in steps, so that other tasks run in between. An empty one is no
+        garbage, but counts against the budget.
 
         Args:
             data: the frame.
@@ -92,8 +92,8 @@ class DuplexLink(StatefulLink):
         return _STEPS_S
 
     def wait_s(self) -> float:
-        """For so many seconds nothing more should be read: a frame is decoded still, or too much
-        was said unasked. While the link closes, or is dead, nobody waits for anything.
+        """Seconds for which nothing more should be read: a frame is still being decoded, or the
+        budget is used up. 0 while the link closes or is dead.
         """
         if self.closed:
             return 0.0
@@ -124,7 +124,7 @@ class DuplexLink(StatefulLink):
             self._begin()
 
     def _finish(self) -> None:
-        """Take at once what is not decoded yet: it came before the end."""
+        """Decode the rest at once: it came before the end of the stream."""
         self._steps = None
         while self._waiting:
             data = self._waiting.popleft()
@@ -133,9 +133,7 @@ class DuplexLink(StatefulLink):
     def _take(
         self, data: bytes | bytearray, decoded: list[UpstreamMessage] | UnreadableMessage
     ) -> None:
-        """Serve the messages of a frame. While it closes nobody waits for any, and what is asked
-        would be asked beyond its end.
-        """
+        """Handle the messages of a frame; ignored while the link closes."""
         if self._closing:
             return
         before = self.budget.charged
@@ -154,10 +152,10 @@ class DuplexLink(StatefulLink):
             self.died(TOO_NOISY)
 
     def unreadable(self, data: bytes | bytearray) -> None:
-        """One frame was no message; may be kept where it can tell why nothing works."""
+        """A frame was no message. Subclasses may keep it for error messages."""
 
     def died(self, reason: str) -> None:
-        """The stream ended: fail what is in flight, tell who observes."""
+        """The stream ended: fail the calls in flight and notify the observer."""
         self._finish()
         if self._death is not None:
             return
@@ -216,7 +214,7 @@ class DuplexLink(StatefulLink):
 
 
 def _decoded(data: bytes | bytearray) -> list[UpstreamMessage] | UnreadableMessage:
-    """The messages of a frame, or why there are none."""
+    """The messages of a frame, or the reason why there are none."""
     try:
         return decode(data)
     except UnreadableMessage as garbage:

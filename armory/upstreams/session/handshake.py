@@ -26,11 +26,11 @@ _ABOUT_BYTES = 1 << 20
 
 
 class NotModern(Exception):
-    """The upstream gave no sign of speaking a modern revision."""
+    """The upstream gave no sign that it speaks a modern revision."""
 
 
 class Incompatible(UpstreamUnavailable):
-    """The upstream speaks, but no revision that the gateway (or the pin) allows.
+    """The upstream speaks no revision that the gateway (or the pin) allows.
 
     Attributes:
         refusal: the error that it answered to `initialize`; None where it answered otherwise.
@@ -54,7 +54,7 @@ async def discover(session: BaseLink, timeout_s: float) -> Identity:
 
 
 def identity_of_discovery(session: BaseLink, reply: Reply) -> Identity:
-    """What an answer to `server/discover` says.
+    """The identity in an answer to `server/discover`.
 
     Raises:
         NotModern: see `discover`.
@@ -115,7 +115,7 @@ async def initialize(
 
 
 def identity_of_initialization(session: BaseLink, reply: Reply) -> Identity:
-    """What an answer to `initialize` says.
+    """The identity in an answer to `initialize`.
 
     Raises:
         Incompatible: see `initialize`.
@@ -145,7 +145,7 @@ def identity_of_initialization(session: BaseLink, reply: Reply) -> Identity:
 
 
 def _about(session: BaseLink, reply: Reply) -> dict[str, Any]:
-    """What the upstream says of itself.
+    """The upstream's description of itself.
 
     Raises:
         Incompatible: it says too much.

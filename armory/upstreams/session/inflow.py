@@ -1,4 +1,4 @@
-"""Messages of upstreams that are not whole yet: what they hold of memory, all together.
+"""Memory of messages that upstreams have sent in part, over all upstreams.
 
 Owns: the sum, and whose message is given up where it is too much: of the upstream that holds most,
 the one that has been under way longest. So one that sends much, slowly, costs no other its answers.
@@ -36,11 +36,11 @@ def _nothing() -> int:
 
 
 class GivenUp(BodyTooLarge):
-    """A message was given up, as `Inflow` wanted it."""
+    """A message was dropped because `Inflow` demanded it."""
 
 
 class Inflow:
-    """What all upstreams have sent of messages that are not whole yet.
+    """Counts the bytes of incomplete messages of all upstreams.
 
     Args:
         limit_bytes: of all together; messages below `COUNTED_BYTES` are not counted.
@@ -62,7 +62,7 @@ class Inflow:
         self._told: dict[str, float] = {}
 
     def holds(self, server: str, source: Any, size: int, give_up: GiveUp) -> None:
-        """The message that comes from `source` takes so many bytes by now.
+        """The message from `source` has `size` bytes by now.
 
         Args:
             server: the upstream's key.
@@ -79,7 +79,7 @@ class Inflow:
                 self._give_one_up()
 
     def done(self, source: Any) -> None:
-        """The message from `source` is whole, or was given up."""
+        """The message from `source` is complete, or was dropped."""
         if source in self._messages:
             self.held -= self._messages.pop(source)[1]
 
@@ -102,7 +102,7 @@ class Inflow:
 
 
 class Meter:
-    """Counts the messages of one session.
+    """Counts the incomplete messages of one session.
 
     Satisfies `http1.reading.Meter`.
 
@@ -120,7 +120,7 @@ class Meter:
         self._own = weakref.WeakMethod(give_up)  # of the session that has this one
 
     def holds(self, source: Any, size: int) -> None:
-        """The message that comes from `source` takes so many bytes by now."""
+        """The message from `source` has `size` bytes by now."""
         if size >= COUNTED_BYTES:
             self._inflow.holds(self._server, source, size, self._give_up)
 
@@ -130,5 +130,5 @@ class Meter:
             give_up(source)
 
     def done(self, source: Any) -> None:
-        """The message from `source` is whole, or was given up."""
+        """The message from `source` is complete, or was dropped."""
         self._inflow.done(source)

@@ -71,7 +71,7 @@ class _Stream:
 
     @property
     def honours(self) -> bool:
-        """Whether the upstream reports anything on it; where it does not, it may end it at once."""
+        """Whether the upstream reports anything on it; if not, it may end the stream at once."""
         return any(self.honoured.values())
 
     async def ask(self, method: str, params: Params) -> Answer:
@@ -79,12 +79,12 @@ class _Stream:
 
 
 def _honoured(said: Raw) -> Mapping[str, Any]:
-    """What an upstream says that it reports; nothing where it says too much."""
+    """What the upstream acknowledged that it will report; nothing where that is too long."""
     return object_of(said) if len(memoryview(said)) <= _HONOURED_BYTES else {}
 
 
 class ListenStream:
-    """Keeps one stream open that covers everything wanted.
+    """Keeps one stream open that covers all subscriptions of a link.
 
     Args:
         server: key of the upstream, for the log.
@@ -114,7 +114,7 @@ class ListenStream:
         self._closed = False
 
     def unheard(self, uris: frozenset[str]) -> frozenset[str]:
-        """Those of these resources of which the upstream did not say that it reports updates."""
+        """Those of these resources whose updates the upstream did not agree to report."""
         honoured = {} if self._stream is None else self._stream.honoured
         named = honoured.get("resourceSubscriptions")
         known = cast("list[object]", named) if isinstance(named, list) else []
@@ -123,9 +123,9 @@ class ListenStream:
         return uris.difference(map(str, known))
 
     async def want(self, *, lists: bool | None = None, uris: frozenset[str] | None = None) -> bool:
-        """Change what is listened for; True once the upstream has acknowledged it, though perhaps
-        not all of it: see `unheard`. Where it has not, nothing is added: with what it refuses it
-        would refuse the rest as well when the stream has to be opened anew.
+        """Change the subscriptions; returns True once the upstream has acknowledged them, though
+        perhaps not all (see `unheard`). Without an acknowledgement nothing is added: the upstream
+        would refuse the rest as well when the stream is opened again.
         """
         async with self._lock:
             before = self._lists, self._uris
@@ -224,7 +224,9 @@ class ListenStream:
                     self._report_gap()
 
     def _has_no_listening(self, ended: asyncio.Task[Reply | None]) -> bool:
-        """Whether a stream ended since the upstream does not know the method; logs any refusal."""
+        """Whether a stream ended because the upstream does not know the method; logs
+        any refusal.
+        """
         reply = None if ended.cancelled() else ended.result()
         if reply is None or reply.error is None:
             return False

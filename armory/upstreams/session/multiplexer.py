@@ -1,4 +1,4 @@
-"""The calls in flight of one session, and what the upstream says in between.
+"""The calls in flight of one session, and the messages that are no responses.
 
 Owns: request ids, routing of responses, progress and log messages to the call that they belong to.
 What the upstream asks is `questions`' affair. Never imports a transport.
@@ -54,7 +54,7 @@ _GIVEN_UP = 1_000
 
 
 class _Meta(msgspec.Struct, gc=False):
-    """Of a notification's `_meta` what says where it belongs; all else is passed over."""
+    """The members of a notification's `_meta` that say which call it belongs to."""
 
     subscription: Raw = msgspec.field(name=SUBSCRIPTION_ID, default=ABSENT)
 
@@ -88,7 +88,7 @@ class RequestMultiplexer:
         self.questions = Questions(link, send, self.pending, self.attribution)
 
     def open(self, call: Call, scope: CallDeadline | None = None) -> Pending:
-        """Give a call its id and its place."""
+        """Register a call and give it its id."""
         self._last_id += 1
         pending = Pending(self._last_id, call, scope)
         self.pending[pending.id] = pending
@@ -98,8 +98,8 @@ class RequestMultiplexer:
     def close(self, pending: Pending, *, answered: bool) -> None:
         """A call is over.
 
-        What the upstream asked because of it stays open if the call was answered: the upstream may
-        wait for that answer still.
+        If it was answered, questions that it caused stay open: the upstream may still wait for
+        them.
         """
         self.pending.pop(pending.id, None)
         pending.end()
@@ -116,7 +116,7 @@ class RequestMultiplexer:
                 del self._given_up[next(iter(self._given_up))]
 
     def fail_all(self, error: UpstreamUnavailable) -> None:
-        """End every call in flight with `error`."""
+        """Fail every call in flight with `error`."""
         for pending in tuple(self.pending.values()):
             pending.put(error)
         self.questions.cancel_unbound()
@@ -124,7 +124,8 @@ class RequestMultiplexer:
     def route(
         self, message: UpstreamMessage, via: Pending | None = None, *, size: int
     ) -> tuple[Pending, Item] | None:
-        """Find out for whom a message is; requests of the upstream are served from here.
+        """Deliver a message to the call or client that it is for; requests of the upstream are
+        served from here.
 
         Args:
             message: what came.
@@ -155,7 +156,7 @@ class RequestMultiplexer:
         return None
 
     def _cancelled(self, params: Params) -> tuple[Pending, Item] | None:
-        """The upstream asks for an answer no more or, in an era in which it asks nothing, ends a
+        """The upstream withdraws a request of its own or, in the era in which it has none, ends a
         subscription.
         """
         if self._link.era == "legacy":
@@ -168,7 +169,7 @@ class RequestMultiplexer:
         return pending, self._link.unavailable("it ended the subscription")
 
     def _cost_of_changes(self, method: str) -> float:
-        """Units that a changed list costs.
+        """Units of the budget that a list-changed notification costs.
 
         Servers announce each of a thousand tools that they add, but clients are told every
         `TOLD_EACH_S` at most: what comes in between costs little.
@@ -195,15 +196,17 @@ class RequestMultiplexer:
         return pending, self.reply_of(message, pending.call.method)
 
     def _answered_late(self, request_id: int | None) -> bool:
-        """Whether a response that nobody waits for is to a call that was given up: as any answer,
-        it costs nothing. An upstream may have no way to heed a cancellation, and whoever gives up
-        large answers would have it cut off.
+        """Whether a response that nobody waits for is to an abandoned call. It costs nothing, as
+        any answer: an upstream may have no way to honour a cancellation, and abandoned large
+        answers must not get it cut off.
         """
         late = self.attribution.answered_late(request_id)
         return (request_id is not None and self._given_up.pop(request_id, False)) or late
 
     def reply_of(self, message: UpstreamMessage, method: str) -> Item:
-        """The reply in a response to a call of `method`, or the error that it has none."""
+        """The reply in a response to a call of `method`, or the error for a response
+        without one.
+        """
         # A list loses no more than the entry that was too deep.
         if isinstance(message, TruncatedMessage) and not method.endswith("/list"):
             why = f"the answer is nested deeper than {DEEPEST} levels"
@@ -259,12 +262,12 @@ class RequestMultiplexer:
 
 
 def _of_nobody(target: Pending | None) -> tuple[Pending, None] | None:
-    """Where something goes that is for no client: nowhere, if it was for one that has gone."""
+    """The target of a notification that belongs to no call: nowhere if its client has gone."""
     return None if target is None or target.call.client is None else (target, None)
 
 
 def _subscription(meta: Raw) -> object:
-    """The id of the subscription that a `_meta` names; None: it names none."""
+    """The id of the subscription in a `_meta`; None: it has none."""
     try:
         return scalar(_meta(meta).subscription)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
@@ -272,5 +275,7 @@ def _subscription(meta: Raw) -> object:
 
 
 def call_cancelled(request_id: int) -> Params:
-    """Parameters of `notifications/cancelled` for a call of ours, while what ends it passes."""
+    """Parameters of `notifications/cancelled` for a call, sent while its cancellation
+    propagates.
+    """
     return cancelled_params(Raw(b"%d" % request_id), "the caller went away or its time ran out")

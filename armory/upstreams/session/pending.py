@@ -1,4 +1,4 @@
-"""One call in flight: what came for it so far, and its deadline while the client is being asked.
+"""One call in flight: its inbox, and its deadline, which stops while the client is being asked.
 
 Owns: `Pending`, `Note`. Never imports a transport; whose a message is, `multiplexer` decides.
 """
@@ -35,7 +35,7 @@ Item = Reply | Note | UpstreamUnavailable
 
 
 class Pending:
-    """One call in flight: its inbox, and the requests that it made the upstream ask.
+    """One call in flight: its inbox, and the questions that it caused.
 
     Attributes:
         source: what its answer is read from, where that is its own; None: what comes is `put`.
@@ -67,8 +67,8 @@ class Pending:
         self._pauses = 0
 
     def put(self, item: Item) -> None:
-        """Hand over what came; notifications beyond the backlog are dropped, oldest first, and
-        those behind the answer.
+        """Add a message to the inbox. Beyond the backlog the oldest notifications are dropped; so
+        are all behind the answer.
         """
         inbox = self._inbox
         if type(item) is Note:
@@ -90,7 +90,7 @@ class Pending:
             give_up(self.source, error)
 
     async def next(self) -> Item:
-        """The next thing that came, in the order of the wire."""
+        """The next message, in the order of arrival."""
         while not self._inbox:
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
@@ -103,7 +103,7 @@ class Pending:
             self._held -= item.size
 
     async def deliver(self, note: Note) -> None:
-        """Hand a notification to the client, as long as it is there."""
+        """Deliver a notification to the client while it is connected."""
         if self.client is not None:
             try:
                 await self.client.notify(note.method, note.params)
@@ -111,19 +111,19 @@ class Pending:
                 self.client = None
 
     def end(self) -> None:
-        """The call is over: its deadline is nobody's concern any more, nor what it was read from,
-        which may serve another.
+        """The call is over: detach its deadline and the stream that its answer was read from, which
+        may serve another call.
         """
         self._scope = self.source = None
 
     def pause(self) -> None:
-        """Stop the deadline while the client is being asked, once or several times at once."""
+        """Stop the deadline while the client is being asked (nested calls count)."""
         self._pauses += 1
         if self._scope is not None:
             self._scope.pause()
 
     def resume(self) -> None:
-        """Let the deadline run again, when nothing is asked any more."""
+        """Let the deadline run again once nothing is being asked."""
         self._pauses -= 1
         if not self._pauses and self._scope is not None:
             self._scope.resume()

@@ -1,4 +1,4 @@
-"""What an upstream asks of clients: sampling, elicitation and roots, within one legacy session.
+"""Questions of an upstream to clients (sampling, elicitation, roots) within one legacy session.
 
 Owns: putting a question to the client whose it is, what it is answered, and withdrawing it. Never
 imports a transport.
@@ -57,7 +57,7 @@ _NO_ROOTS = Raw(b'{"roots":[]}')
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One request of an upstream's.
+    """One request of an upstream to a client.
 
     Attributes:
         key: its id as JSON, as it goes into the answer and as a cancellation names it.
@@ -107,7 +107,7 @@ class Questions:
             self._began.set()
 
     def outlive(self, pending: Pending) -> None:
-        """A call was answered before the questions that it caused: they stay open until they are
+        """A call was answered before the questions that it caused: these stay open until they are
         answered or the session ends.
         """
         self._unbound |= pending.questions
@@ -115,7 +115,7 @@ class Questions:
             task.add_done_callback(self._unbound.discard)
 
     def serve(self, question: Question, via: Pending | None) -> None:
-        """Have somebody answer it, at once or beside everything else.
+        """Have a client answer a question, at once or in a task.
 
         Args:
             question: what the upstream asks.
@@ -131,7 +131,7 @@ class Questions:
             self._put_to_caller(question, via)
 
     def _full(self, question: Question) -> bool:
-        """Whether there is no room for another one."""
+        """Whether too many questions are open for another one."""
         too_large = self._held > 0 and self._held + question.size > _OPEN_BYTES
         return too_large or len(self._open) + self._early >= _OPEN
 
@@ -141,7 +141,9 @@ class Questions:
         self._replies.send_beside(jsonrpc.error_response(question.key, refusal))
 
     def _put_without_call(self, question: Question) -> bool:
-        """Whether somebody answers it, or will, whichever call it belongs to."""
+        """Put a question to a client without knowing the call it belongs to; returns whether one
+        answers it.
+        """
         method, link = question.method, self._link
         self._attribution.asked(method)
         informer = self._attribution.informer(method)
@@ -158,7 +160,8 @@ class Questions:
         return True
 
     def _put_to_caller(self, question: Question, via: Pending | None) -> None:
-        """Put it to the client of the call that it belongs to; refused where that cannot be told.
+        """Put a question to the client of the call that it belongs to; refuse it where that is
+        unknown.
 
         Args:
             question: what the upstream asks.
@@ -176,12 +179,12 @@ class Questions:
         self._refuse(question, code, why or f"{method[:_SAID_CHARS]} is not available here")
 
     def _first_call_comes(self) -> bool:
-        """Whether the session was opened for a call that is not in flight yet."""
+        """Whether the call that the session was opened for is not in flight yet."""
         clients = not self._link.owned_by_gateway or self._link.spec.isolation == "shared"
         return clients and not self._pending and not self._began.is_set()
 
     async def _with_first_call(self, question: Question) -> None:
-        """Put it to the client of the first call of the session, which it was opened for."""
+        """Put a question to the client of the session's first call, which it was opened for."""
         try:
             async with asyncio.timeout(_FIRST_CALL_S):
                 await self._began.wait()
@@ -193,7 +196,7 @@ class Questions:
         self.serve(question, None)
 
     def withdraw(self, params: Params) -> None:
-        """The upstream needs no answer any more: its `notifications/cancelled`.
+        """The upstream cancelled a question (`notifications/cancelled`).
 
         Args:
             params: of that notification.
@@ -204,25 +207,27 @@ class Questions:
                 task.cancel(CancelReason.said(params))
 
     def began_anew(self) -> None:
-        """The session is another one by now, whose upstream may number its questions as the one
-        before did: what that asked is answered no more.
+        """The session was replaced by a new one, which may use the same ids: questions of the old
+        one are dropped.
         """
         for task in self._open:
             task.cancel()
         self._attribution.began_anew()
 
     def cancel_unbound(self) -> None:
-        """Stop asking what belongs to no call."""
+        """Cancel the questions that belong to no call."""
         for task in self._unbound:
             task.cancel()
 
     def _put_to_own(self, question: Question, client: ClientChannel) -> None:
-        """Put it to the one client of the session; the deadlines of its calls wait meanwhile."""
+        """Put a question to the session's only client; the deadlines of its calls stop
+        meanwhile.
+        """
         calls = [call for call in self._pending.values() if asks_possible(call.call)]
         self._put(question, calls[0].client or client if calls else client, *calls)
 
     def _put(self, question: Question, client: ClientChannel, *waiting: Pending) -> None:
-        """Put it to a client, beside everything else.
+        """Put a question to a client, in a task of its own.
 
         Args:
             question: what the upstream asks.

@@ -1,4 +1,4 @@
-"""What is answered to an upstream that asks, on its way out.
+"""Sends the gateway's answers to questions of an upstream.
 
 Owns: sending answers beside everything else, so many at a time. Never imports a transport.
 """
@@ -19,11 +19,11 @@ _AT_ONCE = 16
 
 
 class AnswerRefused(UpstreamUnavailable):
-    """The upstream did not take an answer: it knows the session no more in which it asked, say."""
+    """The upstream did not accept an answer, for example because it lost the session."""
 
 
 class SessionOver(UpstreamUnavailable):
-    """The upstream knows the session no more, and has not taken what was sent in it."""
+    """The upstream does not know the session any more, and did not take what was sent in it."""
 
 
 class Replies:
@@ -40,8 +40,8 @@ class Replies:
         self._under_way = 0
 
     async def send(self, data: bytes) -> AnswerRefused | None:
-        """Answer, unless the session is gone or cannot be told any more; returns the upstream's
-        refusal, after which it will never be answered.
+        """Send an answer, unless the session is gone; returns the upstream's refusal, after which
+        the question is over.
         """
         send = self._send()
         try:
@@ -53,7 +53,7 @@ class Replies:
         return None
 
     def send_beside(self, data: bytes) -> None:
-        """Answer beside everything else; not at all an upstream that asks but does not read."""
+        """Send an answer in a task; dropped where the upstream asks but does not read."""
         if self._under_way >= _AT_ONCE:
             self._link.budget.say(log.info, "upstream_answer_dropped")
             return

@@ -1,4 +1,4 @@
-"""Links whose upstream keeps a session: what stdio, HTTP+SSE and legacy Streamable HTTP share.
+"""The base of links whose upstream keeps a session: stdio, HTTP+SSE, legacy Streamable HTTP.
 
 Owns: the deadline of a call, whose turn it is, questions about changed roots. Never imports a
 transport.
@@ -39,7 +39,7 @@ class StatefulLink(BaseLink):
 
     @abstractmethod
     async def _send_answer(self, data: bytes) -> None:
-        """Put the answer to a question of the upstream's on the wire."""
+        """Write the answer to a question of the upstream."""
 
     async def request(self, call: Call) -> Reply:
         """As `BaseLink.request`."""

@@ -1,5 +1,4 @@
-"""What one session of an upstream is asked to report by itself: changes of its lists and of
-resources, and its log.
+"""What an upstream session reports by itself: changes of lists and of resources, and its log.
 
 Owns: `Subscriptions`, in both eras. Never imports a link.
 """
@@ -31,7 +30,7 @@ _LEVEL_S = 1.0
 
 
 class Subscriptions:
-    """What one link is subscribed to.
+    """The subscriptions of one link.
 
     Args:
         spec: the upstream.
@@ -61,7 +60,7 @@ class Subscriptions:
         self._stream: ListenStream | None = None
 
     async def watch_lists(self) -> bool:
-        """Have the upstream announce changes of its lists; False when it cannot.
+        """Subscribe to changes of lists; returns False when the upstream cannot report them.
 
         Legacy upstreams announce by themselves what their capabilities promise.
         """
@@ -72,13 +71,15 @@ class Subscriptions:
 
     @property
     def promised(self) -> bool:
-        """Whether the upstream promises to say when any of the lists that it has changes."""
+        """Whether the upstream's capabilities promise to report changes of all lists
+        that it has.
+        """
         capabilities = self.identity.capabilities
         offered = [kind for kind in _KINDS if isinstance(capabilities.get(kind), dict)]
         return bool(offered) and all(_flag(capabilities, kind, "listChanged") for kind in offered)
 
     async def set_resources(self, uris: frozenset[str]) -> None:
-        """Make the upstream report updates of exactly these resources (original URIs).
+        """Subscribe to exactly these resources (original URIs).
 
         Legacy: `resources/subscribe` and `unsubscribe` for the difference. Modern: a new
         `subscriptions/listen` with the union before the old one is let go.
@@ -103,8 +104,8 @@ class Subscriptions:
                 self._wanted.add(uri)
 
     async def subscribe_again(self, uri: str) -> None:
-        """Legacy: tell the upstream that one more client subscribed to a resource that is
-        subscribed to; elsewhere it does nothing.
+        """Legacy: send `resources/subscribe` again because one more client subscribed. Does nothing
+        in the modern era.
 
         Raises:
             Refused: the upstream said no; the subscription stays.
@@ -114,9 +115,9 @@ class Subscriptions:
             await self._ask("resources/subscribe", uri)
 
     async def ensure_log_level(self, wanted: str | None) -> None:
-        """Legacy: have the upstream log at the lowest level that any caller has wanted yet.
+        """Legacy: set the upstream's log level to the lowest that any caller has wanted.
 
-        Where it does not answer in time calls go on, and it is not asked again. Calls that come
+        Where it does not answer in time, calls go on and it is not asked again. Calls that come
         meanwhile wait as well: they must not overtake the first one.
         """
         if self.identity.era == "modern" or wanted is None or wanted not in LOG_LEVELS:
@@ -128,9 +129,9 @@ class Subscriptions:
                 await self._set_log_level(wanted)
 
     async def renew(self) -> None:
-        """Legacy: subscribe and set the log level again after the session began anew.
+        """Legacy: subscribe and set the log level again after the session was replaced.
 
-        It may begin anew once more meanwhile: whatever is wanted then is asked for again.
+        If that happens once more meanwhile, it starts over.
         """
         self._reported = set()
         async with self._lock:
@@ -145,7 +146,7 @@ class Subscriptions:
                     log.info("upstream_resubscribe_refused", upstream=self._spec.key, error=error)
 
     async def close(self) -> None:
-        """End the stream of a modern upstream, where there is one, and what waits for answers."""
+        """End the stream of a modern upstream, where there is one, and pending requests."""
         await self._asking.stop()
         if self._stream is not None:
             await self._stream.close()
@@ -220,7 +221,7 @@ class Subscriptions:
 
 
 def _seen(task: asyncio.Task[None]) -> None:
-    """Nobody waits for it any more; a session that ends says so elsewhere."""
+    """Ignore the outcome of a task: a session that ends is reported elsewhere."""
     if not task.cancelled():
         task.exception()
 

@@ -1,4 +1,4 @@
-"""Which calls of a session wait for each other, so that a question has one call that it can be of.
+"""Serialises calls of a shared session, so that each question has only one possible cause.
 
 Owns: turns, and what is known of tools and resources that never ask. Never imports a transport.
 
@@ -31,8 +31,8 @@ _KNOWN_BYTES = 256
 
 
 class Silent:
-    """What of one upstream ended without asking, as far as it was used last. Clients make up URIs
-    of resources, and methods, which take no place of a tool.
+    """The tools and methods of one upstream that have finished a call without a question. Tools are
+    bounded apart from the rest, since clients invent resource URIs and methods.
     """
 
     def __init__(self) -> None:
@@ -40,12 +40,12 @@ class Silent:
         self._others: LRUCache[tuple[str, bytes], None] = LRUCache(_KNOWN)
 
     def add(self, method: str, name: bytes) -> None:
-        """It ended without asking."""
+        """A call ended without a question."""
         if len(method) + len(name) <= _KNOWN_BYTES:
             self._room(method)[method, name] = None
 
     def has(self, method: str, name: bytes) -> bool:
-        """Whether it did before."""
+        """Whether a call of it has ended without a question before."""
         return self._room(method).get((method, name), self) is None  # which counts as a use
 
     def _room(self, method: str) -> LRUCache[tuple[str, bytes], None]:
@@ -53,7 +53,7 @@ class Silent:
 
 
 class Turns:
-    """The turns of one session.
+    """The turns of one session's calls.
 
     Args:
         silent: of the whole upstream.
@@ -76,13 +76,13 @@ class Turns:
         self._ended = asyncio.Event()
 
     def one_at_a_time(self) -> AbstractAsyncContextManager[None]:
-        """One turn; it begins when no abandoned call can ask any more."""
+        """One turn; it begins when no abandoned call can cause a question any more."""
         return self._taken()
 
     def alone_at_first(
         self, call: Call, *, patient: bool
     ) -> AbstractAsyncContextManager[None] | None:
-        """What a call must hold while the upstream has asked nothing yet; None: nothing.
+        """The lock that a call must hold while the upstream has not asked anything yet; None: none.
 
         Args:
             call: that is to be sent.
@@ -96,16 +96,16 @@ class Turns:
         return self._after_abandoned() if patient and self._abandoned else None
 
     def given_up(self, request_id: int) -> None:
-        """A call ended unanswered; for a moment the upstream may still ask because of it."""
+        """A call was abandoned; for a moment the upstream may still ask because of it."""
         self.abandoned()  # drops expired ones: without waiting calls nobody else does
         self._abandoned[request_id] = asyncio.get_running_loop().time() + _ABANDONED_S
 
     def answered_late(self, request_id: object) -> bool:
-        """Whether a response that nobody waits for belongs to a call that was given up."""
+        """Whether a response that nobody waits for belongs to an abandoned call."""
         return self._abandoned.pop(request_id, None) is not None  # pyright: ignore[reportArgumentType, reportCallIssue]
 
     def abandoned(self) -> bool:
-        """Whether a call that was given up may still make the upstream ask."""
+        """Whether an abandoned call may still cause a question."""
         now = asyncio.get_running_loop().time()
         self._abandoned = {id: until for id, until in self._abandoned.items() if until > now}
         return bool(self._abandoned)
@@ -125,7 +125,7 @@ class Turns:
 
     @asynccontextmanager
     async def _after_trial(self) -> AsyncGenerator[None]:
-        """Let the call that is tried out ask first, if it does."""
+        """Let the call that is on trial ask first, if it does."""
         if await self._acquired():
             self._turn.release()
         if self.interactive:
@@ -136,7 +136,7 @@ class Turns:
 
     @asynccontextmanager
     async def _tried(self, what: tuple[str, bytes]) -> AsyncGenerator[None]:
-        """Alone for a moment, and until its end where the upstream asks."""
+        """Run alone for a moment, and until the end if the upstream asks."""
         loop = asyncio.get_running_loop()
         until = loop.time() + self._alone_s
         held = await self._acquired()
@@ -172,7 +172,7 @@ class Turns:
             return False
 
     async def _quiet(self, until: float) -> None:
-        """Until no other call that could be asked is under way, or that moment has come."""
+        """Wait until no other call that may cause questions is in flight, or until that moment."""
         try:
             async with asyncio.timeout_at(until):
                 while self._busy() or self.abandoned():
@@ -182,7 +182,7 @@ class Turns:
             return
 
     def ended(self) -> None:
-        """A call has ended: one that waits for that goes on."""
+        """A call has ended: wake one that waits for that."""
         self._ended.set()
 
 

@@ -1,1 +1,1 @@
-"""A folder on disk whose folders with a SKILL.md are skills."""
+"""A folder on disk whose subfolders with a SKILL.md are served as skills."""

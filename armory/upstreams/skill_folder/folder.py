@@ -39,7 +39,7 @@ _OPEN = (
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """What is known of a file for as long as its `stamp` stays; `frontmatter` of a SKILL.md."""
+    """The digest of a file, valid while its `stamp` stays; `frontmatter` of a SKILL.md."""
 
     stamp: tuple[int, ...]
     digest: str
@@ -49,7 +49,7 @@ class _Read:
 
 @dataclass(slots=True)
 class FolderContents:
-    """What was in the folder when it was gone through.
+    """The contents of the folder at its last scan.
 
     Attributes:
         skills: each entry as `skills/list` has it, by the URI of its SKILL.md.
@@ -84,7 +84,7 @@ class SkillFolder:
         self._now: dict[tuple[str, bool], _Read] = {}
 
     async def contents(self) -> FolderContents:
-        """What is in the folder by now. Many who ask at once wait for one look at it.
+        """The current contents. Concurrent callers share one scan.
 
         Raises:
             BadFolder: it cannot be served.
@@ -98,7 +98,7 @@ class SkillFolder:
             return self._found
 
     async def read(self, uri: str) -> tuple[bytes, str] | None:
-        """A file of a skill, and its MIME type; None: there is none of that URI.
+        """The bytes of a skill's file, and its MIME type; None: no file has that URI.
 
         Raises:
             BadFolder: it cannot be served.
@@ -114,7 +114,7 @@ class SkillFolder:
         return None
 
     def scan(self) -> FolderContents:
-        """Go through the folder; of the files only those are read that changed.
+        """Scan the folder; only files that changed are read.
 
         Raises:
             BadFolder: it cannot be served.
@@ -130,7 +130,7 @@ class SkillFolder:
     def _collect(
         self, folder: Folder, found: FolderContents, *, within: bool, served: bool
     ) -> bool:
-        """Add the skills of a folder and of those below; whether any SKILL.md was there.
+        """Add the skills of a folder and its subfolders; returns whether there was any SKILL.md.
 
         Args:
             folder: where.
@@ -208,7 +208,7 @@ class SkillFolder:
         return known
 
     def _bytes(self, path: str) -> bytes:
-        """The bytes of a file that is in the folder, whatever its path leads to by now."""
+        """The bytes of a file, only if its path still leads into the folder."""
         if os.path.realpath(path) != path or not holds(self._root, path):
             raise BadSkill("a link has taken the place of a file")
         opened = os.open(path, _OPEN)
@@ -222,7 +222,7 @@ class SkillFolder:
 
 
 def mime_type(path: str) -> str:
-    """What a file holds, by its name."""
+    """The MIME type by the file's name."""
     if path.lower().endswith(".md"):
         return "text/markdown"
     return mimetypes.guess_type(path)[0] or "application/octet-stream"

@@ -25,11 +25,11 @@ _SAID = 150
 
 
 class BadSkill(Exception):
-    """One skill cannot be served; says why."""
+    """The skill cannot be served; the message says why."""
 
 
 def read_frontmatter(data: bytes) -> dict[str, Any]:
-    """What stands between the lines `---` at the beginning.
+    """The YAML between the `---` lines at the beginning of a SKILL.md.
 
     Raises:
         BadSkill: nothing does, or it cannot be read.
@@ -52,7 +52,7 @@ def read_frontmatter(data: bytes) -> dict[str, Any]:
 
 
 def format_problem(frontmatter: Mapping[str, Any]) -> str | None:
-    """What the Agent Skills format says against it; None: nothing.
+    """How the frontmatter violates the Agent Skills format; None: it does not.
 
     Args:
         frontmatter: one without `name` and `description` as texts is left to `skill_problem`.

@@ -1,4 +1,4 @@
-"""What lies in a folder: its files and folders, with the URIs that they have as skills.
+"""The files and folders below a path, with the URIs that they have as skills.
 
 Owns: going through it within bounds, and which links are followed: none that leads out of it.
 Blocking; opens no file.
@@ -21,12 +21,12 @@ MAX_LEVELS = 16
 
 
 class BadFolder(Exception):
-    """The folder cannot be served; says why."""
+    """The folder cannot be served; the message says why."""
 
 
 @dataclass(slots=True)
 class File:
-    """A file, as it was when the folder was gone through; `path` has no link in it."""
+    """A file at the time of the scan; its `path` contains no link."""
 
     uri: str
     name: str
@@ -57,17 +57,17 @@ class Folder:
         return next((file for file in self.files if file.name == MAIN), None)
 
     def below(self) -> Iterator[Folder]:
-        """It, and every folder below it."""
+        """The folder itself and all folders below it."""
         yield self
         for folder in self.folders:
             yield from folder.below()
 
 
 def read_tree(path: str) -> tuple[Folder, str]:
-    """(what lies there, the path without links).
+    """Scan a folder: (its contents, its path with links resolved).
 
-    A folder that has a SKILL.md itself is a skill of its own name; otherwise the folders in it
-    have the first segment of their URIs.
+    A folder that has a SKILL.md itself is one skill of its own name; otherwise its subfolders give
+    the first segment of the URIs.
 
     Raises:
         BadFolder: it is not there, or holds too much.
@@ -89,7 +89,7 @@ def read_tree(path: str) -> tuple[Folder, str]:
 
 
 def holds(root: str, path: str) -> bool:
-    """Whether a path without links lies below another one."""
+    """Whether one resolved path lies below another."""
     return path.startswith(root.rstrip(os.sep) + os.sep)
 
 
@@ -139,7 +139,7 @@ class _Walk:
 
 
 def _quoted(name: str) -> str:
-    """A name as a segment of a URI.
+    """A name as a URI segment.
 
     Raises:
         UnicodeError: it is no UTF-8.

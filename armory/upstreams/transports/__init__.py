@@ -1,1 +1,1 @@
-"""How bytes reach an upstream: a process's pipes, Streamable HTTP, HTTP+SSE."""
+"""Transports to upstreams: a process's pipes, Streamable HTTP, HTTP+SSE."""

@@ -19,7 +19,7 @@ from armory.threads import default_slice
 
 
 class ChildTransport(asyncio.SubprocessTransport):
-    """One child, in a session of its own; made by `started`.
+    """A child process in a process session of its own; created by `started`.
 
     Args:
         protocol: is told what asyncio tells a protocol of subprocesses; `connection_made` comes
@@ -75,11 +75,11 @@ class ChildTransport(asyncio.SubprocessTransport):
         return self
 
     def get_pid(self) -> int:
-        """Its process id, which is that of its group, too."""
+        """Its process id, which is also its process group's."""
         return self._process.pid
 
     def get_returncode(self) -> int | None:
-        """Its exit status, negative for a signal; None: it runs."""
+        """Its exit status, negative for a signal; None: it is running."""
         return self._process.returncode
 
     def get_pipe_transport(self, fd: int) -> asyncio.BaseTransport | None:
@@ -91,7 +91,7 @@ class ChildTransport(asyncio.SubprocessTransport):
         return self._closing
 
     def close(self) -> None:
-        """Close its pipes, and kill it where it still runs."""
+        """Close its pipes, and kill it if it is still running."""
         if self._closing:
             return
         self._closing = True
@@ -142,7 +142,7 @@ class ChildTransport(asyncio.SubprocessTransport):
         self._ended()
 
     def _ended(self) -> None:
-        """Where the process is gone and nothing holds its pipes any more, say so."""
+        """Report the end once the process has exited and nothing holds its pipes any more."""
         if self._exited and len(self._lost) == len(self._files):
             self._protocol.connection_lost(None)
 
@@ -159,7 +159,7 @@ class ChildTransport(asyncio.SubprocessTransport):
         self._protocol.pipe_data_received(fd, data)
 
     def pipe_full(self, *, full: bool) -> None:
-        """Standard input takes no more, or takes more again."""
+        """Standard input accepts no more data, or accepts data again."""
         if full:
             self._protocol.pause_writing()
         else:
@@ -173,7 +173,7 @@ class ChildTransport(asyncio.SubprocessTransport):
 
 
 class _Pipe(asyncio.Protocol):
-    """Hands what one pipe tells on to the child's transport."""
+    """The protocol of one pipe; forwards its events to the child's transport."""
 
     def __init__(self, child: ChildTransport, fd: int) -> None:
         self._child = child
@@ -196,10 +196,10 @@ class _Pipe(asyncio.Protocol):
 
 
 class _Given:
-    """A file whose descriptor belongs to whoever asks for it.
+    """A file object that gives its descriptor away.
 
-    uvloop closes a descriptor and then the file that it came from, when another thread may already
-    have a file of that number.
+    uvloop closes a descriptor and then the file object that it came from, when another thread may
+    already have opened a file with the same number.
     """
 
     def __init__(self, file: IO[bytes]) -> None:

@@ -1,4 +1,4 @@
-"""What of the gateway's own environment a stdio server gets.
+"""The environment variables that a stdio server inherits from the gateway.
 
 Owns: the variables that are passed on, and the credentials that are not. Never imports a transport.
 """
@@ -82,10 +82,10 @@ def inherited(environ: Mapping[str, str], also: Iterable[str] = ()) -> dict[str,
 
 
 def told_by_launcher(launcher: str | None, given: Iterable[str]) -> dict[str, str]:
-    """Settings that make a launcher report what it does.
+    """Variables that make a launcher report its progress.
 
-    Unasked, npm says nothing of the packages that it fetches, of scripts that it runs for minutes,
-    or which of them failed.
+    By default npm says nothing about the packages that it fetches and the scripts that it runs,
+    even when one fails.
 
     Args:
         launcher: of the server; None: none.

@@ -1,4 +1,4 @@
-"""What the body of an HTTP error says, whatever its form.
+"""The message in the body of an HTTP error, whatever its format.
 
 Owns: finding the sentence in JSON (OAuth, JSON-RPC, problem details), HTML and plain text. Never
 imports a link.
@@ -22,7 +22,7 @@ _TAG = re.compile(r"<[^<>]{0,500}>")
 
 
 def error_text(body: bytes | bytearray) -> str:
-    """One line of what a body says, without secrets; "" where it says nothing."""
+    """One line of the body's message, secrets redacted; "" where there is none."""
     try:
         found = _sentence(msgspec.json.decode(body if len(body) <= _OPENED_BYTES else b""), 3)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
@@ -33,7 +33,7 @@ def error_text(body: bytes | bytearray) -> str:
 
 
 def is_message(body: bytes | bytearray) -> bool:
-    """Whether an error's body is a JSON-RPC message, rather than anything else in JSON."""
+    """Whether a body is a JSON-RPC message, not just any JSON."""
     return b'"jsonrpc"' in body
 
 

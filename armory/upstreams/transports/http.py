@@ -1,4 +1,4 @@
-"""The link to a modern Streamable HTTP upstream: one POST per request, nothing remembered.
+"""The link to a modern Streamable HTTP upstream: one POST per request, stateless.
 
 Owns: `HttpLink`, the hot path toward HTTP upstreams. Never imports a transport of the legacy era.
 """
@@ -51,7 +51,7 @@ class HttpLink(BaseLink):
         self._fields: dict[tuple[str, str | None], Fields] = {}
 
     def adopt(self, identity: Identity) -> None:
-        """Take over what negotiation found."""
+        """Set what negotiation found."""
         super().adopt(identity)
         self._fields.clear()
 
@@ -82,7 +82,9 @@ class HttpLink(BaseLink):
         return self._closing
 
     async def request(self, call: Call) -> Reply:
-        """As `BaseLink.request`; cancelling it closes the response, which is the era's signal."""
+        """As `BaseLink.request`; cancelling it closes the response, which cancels the call
+        upstream.
+        """
         if self._closing:
             raise self.unavailable("the session is closed")
         pending = self._requests.open(call)
@@ -111,13 +113,13 @@ class HttpLink(BaseLink):
                 response.close()
 
     async def notify(self, method: str, params: Params) -> None:
-        """The era has no notifications from the client."""
+        """Does nothing: the era has no notifications from clients."""
 
     async def roots_changed(self, client: ClientChannel) -> None:
-        """The era asks for roots anew in each call."""
+        """Does nothing: modern upstreams ask for roots within each call."""
 
     async def close(self) -> None:
-        """End what listens; the connections belong to the upstream's client."""
+        """End the listening stream; the connections belong to the upstream's client."""
         if not self._closing:
             await self.end_tasks()
             self._closing = True
@@ -171,4 +173,4 @@ class HttpLink(BaseLink):
         raise item
 
     async def _no_answers(self, data: bytes) -> None:
-        """The era has no requests from the server, so there is nothing to answer them with."""
+        """Drops answers: the era has no requests from the server."""

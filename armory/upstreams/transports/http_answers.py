@@ -1,4 +1,4 @@
-"""What the body or an event of an HTTP answer says, whatever the era.
+"""Parsing of HTTP bodies and SSE events into JSON-RPC messages, for both eras.
 
 Owns: finding the answer to a request among the messages, and what unreadable ones cost. Never
 imports a link.
@@ -32,13 +32,13 @@ _SESSION_NOT_FOUND = -32001
 
 
 def stream_errors() -> tuple[type[Exception], ...]:
-    """What ends an event stream that is read, for `except`."""
+    """The exceptions that end the reading of an event stream, for `except`."""
     return (*broken(), EventTooLarge, BodyTooLarge, ArmoryError)
 
 
 async def messages_in(event: Event, budget: Budget) -> list[UpstreamMessage]:
-    """The messages in one event; none in those that only name an id; garbage costs its event
-    alone.
+    """The messages in one event; none in events that only carry an id. A malformed message costs
+    only its own event.
     """
     at_once = len(event.data) <= AT_ONCE_BYTES
     if at_once and (not event.data or event.data.isspace()):
@@ -57,7 +57,7 @@ async def messages_in(event: Event, budget: Budget) -> list[UpstreamMessage]:
 async def answer_in(
     body: bytes | bytearray, request_id: int, server: str, status: int
 ) -> UpstreamMessage:
-    """The one answer in a JSON body.
+    """The answer in a JSON body.
 
     Raises:
         HttpFailure: the body is none, and the status says that something went wrong; or the
@@ -94,8 +94,8 @@ async def messages_of(body: bytes | bytearray, server: str, status: int) -> list
 
 
 def session_over(status: int, body: bytes | bytearray, request_id: int) -> bool:
-    """Whether an HTTP error means that the session is unknown there, not that the call is wrong:
-    also where the server speaks modern revisions alone by now.
+    """Whether an HTTP error means that the server does not know the session (rather than that the
+    call is wrong), or that it has become modern only.
     """
     if status not in (400, 404):
         return False
@@ -109,7 +109,7 @@ def session_over(status: int, body: bytes | bytearray, request_id: int) -> bool:
 
 
 def _misses_modern(message: UpstreamMessage) -> bool:
-    """Whether it asks for what modern requests carry."""
+    """Whether an error asks for what only modern requests carry."""
     if not message.failed:
         return False
     error = error_of(message.error)
@@ -118,8 +118,8 @@ def _misses_modern(message: UpstreamMessage) -> bool:
 
 
 def _knows_no_session(message: UpstreamMessage) -> bool:
-    """Whether a 404 with the request's own id is about the session: servers that answer every
-    error with a status of its own say so of methods and resources, too.
+    """Whether a 404 with the request's own id is about the session. Servers that map every error to
+    an HTTP status send a 404 for unknown methods and resources, too.
     """
     if not message.failed:
         return False

@@ -49,7 +49,7 @@ Send = Callable[[Mapping[str, str]], Awaitable[Answer]]
 
 
 def reusable(headers: Mapping[str, str]) -> Fields:
-    """Headers for many requests; cheaper to send than a mapping made for each."""
+    """Headers that are sent with many requests, converted once."""
     return Fields({**_OWN_HEADERS, **headers})
 
 
@@ -73,7 +73,7 @@ class HttpClient:
 
     @property
     def url(self) -> URL:
-        """Where the upstream is: as configured, or where it redirected to a moment ago."""
+        """The upstream's URL: as configured, or where it has recently redirected to."""
         moved = self._redirected
         if moved is not None:
             if asyncio.get_running_loop().time() < moved[1]:
@@ -124,7 +124,7 @@ class HttpClient:
         url: URL | None = None,
         what: str,
     ) -> Answer:
-        """As `send`, without an access token of the upstream's own; a redirect is followed."""
+        """Like `send`, without an access token of the upstream's own; follows redirects."""
         target = self.url if url is None else url
         every = headers if type(headers) is Fields else {**_OWN_HEADERS, **headers}
         limit_s = None if timeout_s >= FOREVER_S else timeout_s
@@ -155,7 +155,7 @@ class HttpClient:
     async def _authorized(
         self, tokens: Tokens, headers: Mapping[str, str], url: URL | None, send: Send
     ) -> Answer:
-        """Send with the access token; refused, once more with another one.
+        """Send with the access token; if it is refused, once more with a new one.
 
         Args:
             tokens: give the token.
@@ -185,7 +185,7 @@ class HttpClient:
         )
 
     def failed(self, error: Exception) -> UpstreamUnavailable:
-        """The error for a failed exchange; never shows credentials that a URL may carry."""
+        """The error for a failed exchange, without credentials that a URL may contain."""
         host = self.url.raw_host or ""
         host = f"[{host}]" if ":" in host else host
         where = f"{self.url.scheme}://{host}:{self.url.port}"
@@ -201,13 +201,13 @@ class HttpClient:
         return UpstreamUnavailable(f"upstream {self._spec.key!r}: {what}", upstream=self._spec.key)
 
     def _look_again(self) -> None:
-        """Read `tls.ca_file` again: it may have been replaced while the gateway runs."""
+        """Load `tls.ca_file` again: it may be replaced while the gateway runs."""
         if self._spec.ca_file is not None:
             with suppress(UpstreamUnavailable):
                 self._connections.trust(tls_of(self._spec))
 
     async def failure(self, response: Answer) -> HttpFailure:
-        """The error that an HTTP error status means; reads the beginning of the body."""
+        """The error for an HTTP error status; reads the beginning of the body."""
         return await failure_of(self._spec.key, response)
 
     def _moved(self, target: URL, response: Answer) -> URL:
@@ -235,7 +235,7 @@ def _with_token(headers: Mapping[str, str], token: str) -> Mapping[str, str]:
 
 
 class UpstreamClient(HttpClient):
-    """The client of an upstream, which has the connections; sends the gateway's own token.
+    """The client of an upstream. Owns the connections; sends the gateway's own token.
 
     Args:
         spec: the upstream.
@@ -266,7 +266,7 @@ class UpstreamClient(HttpClient):
         return _PersonClient(self._spec, self._connections, self.people, principal)
 
     async def challenged(self) -> Challenge:
-        """What the upstream answers to a request without any token.
+        """The upstream's challenge in its answer to a request without a token.
 
         Raises:
             UpstreamUnavailable: nothing.

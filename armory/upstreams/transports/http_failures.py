@@ -1,4 +1,4 @@
-"""What an HTTP error status of an upstream means.
+"""Errors for HTTP error statuses of an upstream.
 
 Owns: `HttpFailure`, reading one from an answer, and what it means for an answer of ours. Never
 imports the client.
@@ -57,7 +57,7 @@ class HttpFailure(UpstreamUnavailable):
 
 
 class LoginRequired(HttpFailure):
-    """The upstream answered 401 or 403: it wants a login, or another one."""
+    """The upstream answered 401 or 403: it requires a login, or another one."""
 
     code = "login_required"
 
@@ -75,7 +75,7 @@ def _answered(status: int, body: bytes | bytearray) -> str:
 
 
 def _shown(place: str) -> str:
-    """An address without what a redirect takes over of the key in it."""
+    """A redirect's address without the parts of a secret that it repeats."""
     return without_parameters(redacted(place[:300]))
 
 
@@ -86,14 +86,14 @@ def http_failure(
     retry_after_s: float | None = None,
     leads_to: str = "",
 ) -> HttpFailure:
-    """The error that an HTTP status and the beginning of its body mean."""
+    """The error for an HTTP status and the beginning of its body."""
     kind = LoginRequired if status in (401, 403) else HttpFailure
     return kind(server, status, body, retry_after_s, leads_to)
 
 
 def answer_refused(failure: HttpFailure) -> UpstreamUnavailable:
-    """The error that a status means for an answer to a question of the upstream's. Of others it
-    may have taken the answer, or have given the question up and go on with the call.
+    """The error for a status that refuses our answer to a question of the upstream. With other
+    statuses it may have taken the answer, or have dropped the question and go on with the call.
     """
     status, body = failure.status, failure.body
     if status == 404 or (status == 400 and b"session" in body.lower()):
@@ -106,7 +106,7 @@ def answer_refused(failure: HttpFailure) -> UpstreamUnavailable:
 
 
 async def failure_of(server: str, response: Answer) -> HttpFailure:
-    """The error that an answer means; reads the beginning of its body and closes it."""
+    """The error for a response; reads the beginning of its body and closes it."""
     body = b""
     try:
         async with asyncio.timeout(5):

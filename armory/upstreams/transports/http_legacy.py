@@ -101,12 +101,12 @@ class LegacyHttpLink(StatefulLink):
 
     @property
     def closed(self) -> bool:
-        """Whether `close` was called, or the session is gone and no other could be had."""
+        """Whether `close` was called, or the session is gone and could not be replaced."""
         return self._closing or self._dead
 
     @property
     def hears_lists(self) -> bool:
-        """As `BaseLink.hears_lists`: what it says outside of answers comes on the GET stream."""
+        """As `BaseLink.hears_lists`: notifications outside of answers come on the GET stream."""
         return super().hears_lists and self._stream.heard
 
     async def open(self) -> None:
@@ -124,7 +124,7 @@ class LegacyHttpLink(StatefulLink):
         self._stream.start()
 
     async def close(self) -> None:
-        """End the session: DELETE it and end the GET stream."""
+        """End the session: DELETE it and close the GET stream."""
         if self._closing:
             return
         self._closing = True
@@ -225,7 +225,7 @@ class LegacyHttpLink(StatefulLink):
     async def _turned_away(
         self, response: Answer, pending: Pending, had_session: bool
     ) -> HttpFailure:
-        """What an answer means that is no message."""
+        """The outcome of a response that is no message: an error, or a new attempt."""
         failure = await self._client.failure(response)
         if had_session and session_over(failure.status, failure.body, pending.id):
             return HttpFailure(self.server, 404, failure.body, None)
@@ -253,9 +253,9 @@ class LegacyHttpLink(StatefulLink):
         return headers
 
     async def _renew(self, generation: int) -> None:
-        """Have another session than the one of `generation`, which the upstream has forgotten.
+        """Replace the session of `generation`, which the upstream has forgotten.
 
-        The handshake belongs to no call, and goes on when the one that began it ends.
+        The handshake belongs to no call, and goes on when the call that began it ends.
         """
         if self._renewing is None and self._generation == generation:
             self._renewing = self._tasks.start(self._reopen(), f"renewal of {self.server}")
@@ -313,7 +313,7 @@ class LegacyHttpLink(StatefulLink):
             log.debug("upstream_post_failed", upstream=self.server, error=str(error))
 
     async def _deliver(self, message: UpstreamMessage, size: int) -> None:
-        """Hand on what came on the GET stream, so many bytes."""
+        """Route a message of `size` bytes that came on the GET stream."""
         hit = self.requests.route(message, size=size)
         if hit is None or type(hit[1]) is not Note:
             return

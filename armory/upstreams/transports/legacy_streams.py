@@ -41,7 +41,7 @@ _OVER = frozenset((400, 404))
 
 
 class ServerStream:
-    """One session's GET stream.
+    """The GET stream of one session.
 
     Args:
         link: whose stream it is.
@@ -73,16 +73,16 @@ class ServerStream:
 
     @property
     def heard(self) -> bool:
-        """Whether it could be opened in this session, and is opened again where it breaks."""
+        """Whether it was opened in this session, and is reopened when it breaks."""
         return self._opened and self._task is not None and not self._task.done()
 
     def start(self) -> None:
-        """Listen, anew where that goes on already."""
+        """Start listening, or restart."""
         self.cancel()
         self._task = spawn(self._listen(), f"GET stream of {self._spec.key}")
 
     def cancel(self) -> None:
-        """Listen no more; does not wait for the end."""
+        """Stop listening, without waiting for the end."""
         if self._task is not None:
             self._task.cancel()
 
@@ -107,7 +107,7 @@ class ServerStream:
             parser = parser.continued()
 
     async def _attempt(self, parser: EventParser, began_session: float) -> bool:
-        """Open a stream and read it to its end; whether another one is worth a try."""
+        """Open a stream and read it to its end; returns whether to try another one."""
         headers = resuming(self._headers(), parser)
         response = await self._client.send("GET", headers, None, FOREVER_S)
         try:
@@ -132,9 +132,9 @@ class ServerStream:
             response.close()
 
     async def _ask_after(self, began: float) -> None:
-        """See whether the session is still there: if not, the link begins it anew and this stream
-        with it, though nobody calls anything. Sessions that are soon over are asked after later
-        each time.
+        """Check that the session still exists: if not, the link starts a new one and this stream
+        with it, though no call is made. The more often a session is lost early, the later it is
+        checked.
 
         Args:
             began: when it began.
@@ -176,7 +176,7 @@ class AnswerStreams:
         self._headers = headers
 
     async def reply(self, response: Answer, pending: Pending, session: str | None) -> Reply:
-        """The answer to a call on a stream, which is resumed where it ends before.
+        """The answer to a call from its stream, which is resumed if it breaks.
 
         Args:
             response: the stream.
@@ -214,9 +214,7 @@ class AnswerStreams:
             raise
 
     async def take(self, message: UpstreamMessage, pending: Pending, size: int) -> Reply | None:
-        """Hand on a message of so many bytes that came with the answer to a call; the answer, if
-        it is that.
-        """
+        """Route a message that came on a call's stream; returns the answer, if it is that."""
         hit = self._link.requests.route(message, pending, size=size)
         if hit is None:
             return None
@@ -233,7 +231,9 @@ class AnswerStreams:
     async def _reply_in(
         self, response: Answer, parser: EventParser, pending: Pending
     ) -> Reply | None:
-        """The answer on a stream, which is let go of then; None: it ended, or broke, before."""
+        """The answer on a stream, which is released then; None: the stream ended or
+        broke before.
+        """
         try:
             with EventReader(response, parser, self._link.meter) as events:
                 async for event in events:
@@ -249,7 +249,7 @@ class AnswerStreams:
         return None
 
     async def _resumed(self, parser: EventParser, pending: Pending) -> Answer:
-        """The stream that goes on where `parser` is.
+        """A stream that continues after the last event that `parser` saw.
 
         Raises:
             UpstreamUnavailable: there is none; never as if the call itself had been turned away,
@@ -269,7 +269,7 @@ class AnswerStreams:
 
 
 def resuming(headers: Mapping[str, str], parser: EventParser) -> dict[str, str]:
-    """The headers of a request for the stream that goes on where `parser` is."""
+    """The headers that resume a stream after the last event that `parser` saw."""
     asking = {**headers, "Accept": EVENTS}
     if parser.last_id is not None:
         asking[LAST_EVENT_ID] = parser.last_id
@@ -277,8 +277,8 @@ def resuming(headers: Mapping[str, str], parser: EventParser) -> dict[str, str]:
 
 
 def pause_s(parser: EventParser, failures: int) -> float:
-    """Seconds until the next attempt: what the upstream asked for, but a tenth of a second at
-    least, doubling with each failure.
+    """Seconds until the next attempt: as the upstream asked for, at least a tenth of a second,
+    doubled with each failure.
     """
     base = _RETRY_S if parser.retry_ms is None else parser.retry_ms / 1000
     base = max(base, _RETRY_LEAST_S)

@@ -1,4 +1,4 @@
-"""The lines that a process writes: put together from chunks, bounded, read in turns.
+"""Splits a process's output into lines: assembled from chunks, bounded, fair to the event loop.
 
 Owns: lines that come in parts, those that are too long and the id of what they answer, and how long
 one process may keep the event loop. Never imports the process or the protocol.
@@ -64,7 +64,9 @@ class Lines:
         self._skipping = ""
 
     def take(self, chunk: bytes, begin: int = 0) -> bool:
-        """Take lines from `begin` on; False where the rest has to wait for its turn."""
+        """Handle the lines in a chunk from `begin` on; returns False where the rest waits for the
+        next turn.
+        """
         loop = asyncio.get_running_loop()
         began, lines = loop.time(), 0
         while (end := chunk.find(b"\n", begin)) >= 0:  # `split` looks at each byte by itself
@@ -82,12 +84,12 @@ class Lines:
         return True
 
     def give_up(self) -> None:
-        """Drop the line that is under way, as `Inflow` wants it."""
+        """Drop the incomplete line, for `Inflow`."""
         if self._line:
             self._skip(GIVEN_UP)
 
     def ended(self) -> None:
-        """No more comes: what is under way will never be whole."""
+        """The output has ended: an incomplete line will never be complete."""
         if self._meter is not None:
             self._meter.done(self)
 
@@ -122,7 +124,7 @@ class Lines:
         self._line = b""
 
     def _finish(self) -> float:
-        """Hand on what has come; for so many seconds no other line is wanted."""
+        """Hand the complete line on; returns for how many seconds no other line is wanted."""
         line, self._line = self._line, b""
         size, self._size = self._size, 0
         if size >= COUNTED_BYTES and self._meter is not None:
@@ -138,8 +140,8 @@ class Lines:
 
 
 def answered(line: bytes | bytearray) -> int | None:
-    """The id in a line that is no JSON and yet meant as an answer; None: it is none, or has none.
-    Other lines of a program are words.
+    """The request id in a line that looks like an answer but is no JSON; None: it is none, or has
+    no id. Other lines that are no JSON are log output.
     """
     head, tail = bytes(line[:_TAIL]), bytes(line[-_TAIL:])
     return _id_in(head, tail) if _VERSION in head or _VERSION in tail else None

@@ -1,4 +1,4 @@
-"""A stdio server's process: its own group, a minimal environment, lines in, lines out.
+"""The process of a stdio server: its own process group, a minimal environment, line by line.
 
 Owns: starting, feeding and ending the process so that nothing of it stays behind, and what it
 writes to standard error. Never imports the protocol.
@@ -42,7 +42,7 @@ _groups: set[int] = set()
 
 
 def environment(spec: UpstreamSpec) -> dict[str, str]:
-    """What the process inherits plus the configured."""
+    """The environment of the process: what it inherits, and the configured variables."""
     found = {**inherited(os.environ, spec.inherit_env), **spec.env}
     return {**found, **told_by_launcher(spec.launcher, found)}
 
@@ -118,7 +118,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         return self
 
     async def write(self, line: bytes) -> None:
-        """Send one line (without its line feed); waits while the process does not read.
+        """Write one line (the line feed is added); waits while the process does not read.
 
         Raises:
             BrokenPipeError: the process is gone.
@@ -135,11 +135,11 @@ class ServerProcess(asyncio.SubprocessProtocol):
 
     @property
     def last_words(self) -> str:
-        """The last line that it wrote to standard error; "" before."""
+        """The last line of standard error that says something; "" before."""
         return self._errors.last()
 
     def work_done(self) -> int:
-        """A figure that grows while the process, or one that it started, does anything."""
+        """A number that grows while the process or its children do anything."""
         return cpu_ticks(self.pid) + self._errors.count
 
     async def stop(self) -> None:
@@ -166,7 +166,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
                 await self._gone.wait()
 
     def kill(self) -> None:
-        """End the process group at once."""
+        """Kill the process group at once."""
         if self._transport is not None and not self._gone.is_set():
             self._end_group()
             self._transport.close()
@@ -191,7 +191,9 @@ class ServerProcess(asyncio.SubprocessProtocol):
                 os.killpg(self.pid, number)
 
     def _end_group(self) -> None:
-        """Kill what is left of the group; once, since its number may be another one's by then."""
+        """Kill the rest of the process group; once only, since its number may be reused
+        afterwards.
+        """
         if self.pid in _groups:
             _groups.remove(self.pid)
             self._signal(signal.SIGKILL)
@@ -306,14 +308,14 @@ class ServerProcess(asyncio.SubprocessProtocol):
 
 
 def kill_every() -> None:
-    """End every server that runs, for a process that does not wait for its own end."""
+    """Kill all running servers; for a process that exits without waiting."""
     for group in tuple(_groups):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(group, signal.SIGKILL)
 
 
 def cpu_ticks(group: int) -> int:
-    """Processor time of a process group, in clock ticks; 0 where the system does not tell."""
+    """CPU time of a process group, in clock ticks; 0 where the system does not tell."""
     ticks = 0
     for path in glob.iglob("/proc/[0-9]*/stat"):
         try:

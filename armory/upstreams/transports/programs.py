@@ -1,4 +1,4 @@
-"""The program of a stdio server: where it is, or why it cannot be started and what to do.
+"""Locating the program of a stdio server, or explaining why it cannot be started.
 
 Owns: `program_of`, `refused`, `Unusable`. Starts nothing.
 """
@@ -28,7 +28,7 @@ class Unusable(OSError):
 
 
 def program_of(command: str, path: str | None, cwd: str | None) -> str:
-    """The file that a command means.
+    """The path of the program that a command names.
 
     Args:
         command: a name on the PATH, or a path, a relative one from `cwd` on.
@@ -56,7 +56,7 @@ def program_of(command: str, path: str | None, cwd: str | None) -> str:
 
 
 def refused(error: OSError, command: str) -> OSError:
-    """What the system says of a program that is there, in words that help.
+    """Explains an operating-system error at the start of a program that exists.
 
     Args:
         error: what starting it came to.

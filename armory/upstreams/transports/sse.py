@@ -33,7 +33,7 @@ _FORGOTTEN = "it knows the session no more"
 
 
 class SseLink(DuplexLink):
-    """One event stream, and the endpoint that it named.
+    """One event stream, and the endpoint that it announced.
 
     Args:
         context: as every link's.
@@ -47,7 +47,7 @@ class SseLink(DuplexLink):
         self._reader: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Open the stream and wait for its endpoint.
+        """Open the stream and wait for the endpoint event.
 
         Raises:
             UpstreamUnavailable: there is no such stream, or it names no usable endpoint.
@@ -103,8 +103,8 @@ class SseLink(DuplexLink):
         response.release()
 
     async def _exchange(self, call: Call, scope: CallDeadline) -> Reply:
-        """Send one call; where the server knows the session no more, though its stream is open,
-        that is over once nothing is in flight on it which may be answered still.
+        """Send one call. If the server has lost the session while its stream is open, the link dies
+        once no other call is in flight.
         """
         try:
             return await super()._exchange(call, scope)

@@ -20,7 +20,7 @@ _DEATH_S = 2 * LAST_WORDS_S
 
 
 class StdioLink(DuplexLink):
-    """One process; `open` starts it, `close` leaves nothing of it."""
+    """One process: `open` starts it, `close` stops it and its children."""
 
     def __init__(self, context: LinkContext) -> None:
         super().__init__(context)
@@ -64,7 +64,7 @@ class StdioLink(DuplexLink):
             raise self.unavailable(self._death) from None
 
     async def close(self) -> None:
-        """Stop the process and everything that the link started."""
+        """Stop the process and everything that it started."""
         if self._closing:
             return
         self._closing = True
@@ -79,15 +79,15 @@ class StdioLink(DuplexLink):
                     self._process.kill()
 
     def unreadable(self, data: bytes | bytearray) -> None:
-        """A line of text on standard output, where many programs complain, is kept as words; nobody
-        waits for an answer that came and is no JSON.
+        """Keep a line of text (many programs log to standard output) for error messages; fail the
+        call that a malformed answer belongs to.
         """
         self._errors.add(bytes(data[:_WORDS_BYTES]))
         if (request_id := answered(data)) in self.requests.pending:
             self._lost_line(request_id, _NO_JSON)
 
     def died(self, reason: str) -> None:
-        """As `DuplexLink.died`; whoever found the pipe broken learns why."""
+        """As `DuplexLink.died`; calls that found the pipe broken get the reason."""
         super().died(reason)
         self._ended.set()
 

@@ -1,4 +1,4 @@
-"""TLS toward an upstream and toward the authorization servers that it names.
+"""TLS settings toward an upstream and toward its authorization servers.
 
 Owns: which certificates are trusted, by the upstream's `tls`. Never imports a link.
 """
@@ -15,8 +15,8 @@ from armory.upstreams.spec import UpstreamSpec
 
 
 def tls_of(spec: UpstreamSpec) -> ssl.SSLContext | bool:
-    """Whom its connections trust: True, whom the system does; a context, those in `tls.ca_file` as
-    well; False, everybody.
+    """The `ssl` argument for connections: True: the system's authorities; a context: with
+    `tls.ca_file` as well; False: certificates are not checked.
 
     Raises:
         UpstreamUnavailable: `tls.ca_file` cannot be read.
@@ -39,7 +39,7 @@ def tls_of(spec: UpstreamSpec) -> ssl.SSLContext | bool:
 def asking_for_tokens(
     spec: UpstreamSpec, tls: ssl.SSLContext | bool | None = None
 ) -> dict[str, Any]:
-    """How the authorization servers of an upstream are asked: arguments of `TokenClient`.
+    """TLS and proxy arguments of `TokenClient` for an upstream.
 
     Args:
         spec: of the upstream.

@@ -1,1 +1,1 @@
-"""The pages on which a person connects accounts of its own."""
+"""The pages on which people connect their own accounts at upstreams."""

@@ -1,4 +1,4 @@
-"""Logging a person in to the console: at the gateway's own issuer, or by way of itself.
+"""Console login: at the gateway's own issuer, or through the gateway as authorization server.
 
 Owns: the gateway as a client of its issuer, and the secrets of a login while its person is away,
 sealed. The access token goes to the browser tab that began, and is kept nowhere.
@@ -31,7 +31,7 @@ class _Away(msgspec.Struct, frozen=True):
 
 
 class IssuerLogin(GatewayLogin):
-    """Access tokens of the issuer for the gateway itself; its metadata are kept for a while.
+    """A login at the issuer for access tokens for the gateway itself; caches the issuer's metadata.
 
     Args:
         issuer: as configured.
@@ -72,7 +72,7 @@ class ConsoleSignIn:
         self.issuer = flow.issuer
 
     async def begin(self, resource: str, redirect_uri: str) -> tuple[str, str]:
-        """(where the person logs in, what the tab keeps until it comes back).
+        """(the login URL, the sealed state that the tab keeps until it comes back).
 
         Raises:
             NoToken: nobody can log in there.
@@ -82,7 +82,7 @@ class ConsoleSignIn:
         return begun.login_url, base64.urlsafe_b64encode(self._seal.seal(away, _PURPOSE)).decode()
 
     async def finish(self, kept: str, back: Mapping[str, str]) -> tuple[str, float | None] | None:
-        """(access token, when it expires in seconds since 1970); None where `kept` is none of ours.
+        """(access token, its expiry in seconds since 1970); None where `kept` was not sealed here.
 
         Raises:
             NoToken: what came back is not of this login, or no token was given for it.

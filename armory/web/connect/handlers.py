@@ -1,7 +1,7 @@
 """`/connect/{upstream}`: a person connects an account of its own at an upstream.
 
-Owns: who the person in the browser is, and that nobody else's login becomes its own. Never shows,
-logs or puts into a URL what identifies anybody.
+Owns: the pages and their buttons, and that nobody else's login becomes the person's own. Who the
+person is: `persons`. Never shows, logs or puts into a URL what identifies anybody.
 
 Whose account is connected is decided by who the browser proves to be, here; not by who asked for
 it. So a link that was sent to somebody else connects that one's account to that one.
@@ -12,30 +12,26 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from math import inf
 
 import msgspec
 from aiohttp import web
 from cachetools import TTLCache
 
 from armory.domain.naming import is_server_key
-from armory.domain.principal import ANONYMOUS, Method, Principal
 from armory.errors import AccessDenied, ArmoryError, AuthenticationFailed
 from armory.logger import Logger
 from armory.tasks import Flights
 from armory.upstreams.oauth.code_flow import BegunLogin
 from armory.upstreams.upstream import Upstream
 from armory.web.connect import pages
+from armory.web.connect.persons import Person, Persons
 from armory.web.connect.services import ConnectServices
 from armory.web.cookies import SealedCookies
 from armory.web.pages import message_page
 
 _log = Logger(__name__)
-_SESSION, _LOGIN = "armory_person", "armory_login"
-_SESSION_S, _LOGIN_S = 900, 600
-_REVOCABLE: tuple[Method, ...] = ("token", "api_key", "oauth")
-_KEPT_CHARS = 1_000
-"""Longer credentials are signed tokens, which hold until they expire."""
+_LOGIN = "armory_login"
+_LOGIN_S = 600
 _NAMELESS = (
     "The gateway does not know its own name, so it registers nowhere under it. Its operator gives "
     "it the name in server.allowed_hosts, or a client of its own in security.oauth.client_id."
@@ -44,31 +40,8 @@ _SEEN = 10_000
 _FORM_BYTES = 32_768
 
 
-class Person(msgspec.Struct, frozen=True):
-    """Who a browser proved to be.
-
-    Attributes:
-        subject, user, method: of the principal.
-        until: seconds since 1970.
-        credential: that proved it, where it may be revoked before then; "": there is no such one.
-        scopes: what it is granted; None: whoever logged it in does not say.
-    """
-
-    subject: str
-    user: str | None
-    method: Method
-    until: float
-    credential: str
-    scopes: tuple[str, ...] | None = None
-
-    @property
-    def principal(self) -> Principal:
-        """The principal."""
-        return Principal(self.subject, self.user, frozenset(self.scopes or ()), self.method)
-
-
 class Visit(msgspec.Struct, frozen=True):
-    """A browser that is at an authorization server's page.
+    """A login in progress: the browser is at an authorization server's page.
 
     Attributes:
         server: the upstream whose account is to be connected.
@@ -90,6 +63,7 @@ class Connect:
     def __init__(self, services: ConnectServices) -> None:
         self._s = services
         self._cookies = SealedCookies(services.seal, self._path, self._origin)
+        self._persons = Persons(services, self._cookies)
         self._finishing: Flights[None] = Flights()
         self._used: MutableMapping[str, None] = TTLCache[str, None](_SEEN, _LOGIN_S)
 
@@ -120,9 +94,9 @@ class Connect:
     # -- one upstream ------------------------------------------------------------------------
 
     async def show(self, request: web.Request) -> web.Response:
-        """`GET /connect/{server}`: who are you; then: connect?"""
+        """`GET /connect/{server}`: asks who the person is, then shows the connect button."""
         server = request.match_info["server"]
-        person = await self._person(request, server)
+        person = await self._persons.of(request, server)
         if person is None and is_server_key(server):
             return self._who(server)  # which servers there are is not for nobody to know
         upstream = None if person is None else self._upstream(person, server)
@@ -132,7 +106,7 @@ class Connect:
         return pages.connect(server, person.user or person.subject, connected=connected)
 
     async def act(self, request: web.Request) -> web.Response:
-        """`POST /connect/{server}`: what a button of that page does."""
+        """`POST /connect/{server}`: handles the buttons of that page."""
         server = request.match_info["server"]
         if not is_server_key(server):
             return _not_there()
@@ -140,7 +114,7 @@ class Connect:
             return message_page("Not from here", "Open the page itself, and use its buttons.", 403)
         if (form := await _small_form(request)) is None:
             return message_page("Too large", "That is no form, or it is too large.", 413)
-        action, person = form.get("action"), await self._person(request, server)
+        action, person = form.get("action"), await self._persons.of(request, server)
         if action == "identify":
             return await self._identify(request, server, str(form.get("credential", "")).strip())
         if action == "sign-in" and self._s.sign_in is not None:
@@ -150,7 +124,7 @@ class Connect:
             return self._sent(request, Visit(server, begun, None, time.time() + _LOGIN_S))
         if action == "leave":
             response = self._who(server)
-            self._cookies.drop(request, response, _SESSION)
+            self._persons.forget(request, response)
             return response
         if person is None:
             return self._back(server)
@@ -159,7 +133,7 @@ class Connect:
     async def _pressed(
         self, request: web.Request, server: str, action: str, person: Person
     ) -> web.Response:
-        """What a button does for somebody who is known."""
+        """Handles a button for a person who is known."""
         upstream, principal = self._upstream(person, server), person.principal
         if upstream is None:
             return _not_there()
@@ -174,8 +148,8 @@ class Connect:
         return self._sent(request, Visit(server, begun, principal.key, time.time() + _LOGIN_S))
 
     def _upstream(self, person: Person, server: str) -> Upstream | None:
-        """An upstream at which somebody may connect an account; None: none that it may know of. Of
-        whom nobody says what it is granted, only who it is, may know of each.
+        """The upstream, if the person may know of it. A person whose login says nothing about
+        scopes may know of every upstream.
         """
         if person.scopes is not None and not self._s.concerns(person.principal, server):
             return None
@@ -183,13 +157,14 @@ class Connect:
 
     async def _identify(self, request: web.Request, server: str, credential: str) -> web.Response:
         try:
-            principal = await self._proved(request, server, credential)
+            principal = await self._persons.proved(request, server, credential)
         except AuthenticationFailed as error:
             return self._who(server, f"That is no credential of this gateway ({error.message}).")
         if principal.delegated and principal.id_token is not None:  # given by the gateway itself
             # the account would serve all other programs, and outlast this one's login
             return self._who(server, "A program that you let in connects no account. Log in here.")
-        return self._known(request, server, principal, principal.scopes, credential)
+        response = self._back(server)
+        return self._persons.remember(request, response, principal, principal.scopes, credential)
 
     # -- coming back -------------------------------------------------------------------------
 
@@ -209,7 +184,7 @@ class Connect:
             return message_page("That did not work", "This login was used already.", 400)
         self._used[state] = None
         back = {name: request.query[name] for name in request.query}
-        person = await self._person(request, visit.server)
+        person = await self._persons.of(request, visit.server)
         if visit.whose is None:
             response = await self._signed_in(request, visit, back)
         elif person is None or person.principal.key != visit.whose:
@@ -229,7 +204,8 @@ class Connect:
         principal = await sign_in.who(visit.begun, back)
         await self._s.authenticator.admit(principal)
         scopes = principal.scopes if sign_in.says_scopes else None
-        return self._known(request, visit.server, principal, scopes)
+        response = self._back(visit.server)
+        return self._persons.remember(request, response, principal, scopes)
 
     async def _connected(
         self, request: web.Request, visit: Visit, person: Person, back: dict[str, str]
@@ -241,7 +217,7 @@ class Connect:
 
         async def finish() -> None:
             await tokens.finish(visit.begun, back)
-            if await self._still(person, request, visit.server) is None:
+            if await self._persons.still(person, request, visit.server) is None:
                 await tokens.log_out()  # else the next one of a deleted user's name had the account
                 raise AuthenticationFailed("whoever began this may not come in any more")
             _log.info("account_connected", upstream=visit.server)
@@ -265,76 +241,17 @@ class Connect:
         return f"{self._origin(request)}{self._path}/callback"
 
     def _from_here(self, request: web.Request) -> bool:
-        """Whether a form was sent from these pages: browsers say so in every POST."""
+        """Whether a form was sent from these pages: browsers send `Origin` with every POST."""
         return request.headers.get("Origin", "").lower() == self._origin(request)
-
-    async def _person(self, request: web.Request, server: str) -> Person | None:
-        person = self._cookies.read(request, _SESSION, Person)
-        if person is not None:
-            person = await self._still(person, request, server)
-        if person is None and self._s.authenticator.everybody:
-            return Person(ANONYMOUS.subject, None, ANONYMOUS.method, inf, "", ())
-        return person
-
-    async def _still(self, person: Person, request: web.Request, server: str) -> Person | None:
-        """Somebody as it is by now; None: not who it proved to be any more, since credentials are
-        revoked and accounts switched off.
-
-        Raises:
-            BackendError: that cannot be looked up.
-        """
-        if person.until <= time.time():
-            return None
-        try:
-            if not person.credential:
-                await self._s.authenticator.admit(person.principal)
-                return person
-            now = await self._proved(request, server, person.credential)
-        except AuthenticationFailed:
-            return None
-        if now.key != person.principal.key:
-            return None
-        return msgspec.structs.replace(person, scopes=tuple(now.scopes))
-
-    async def _proved(self, request: web.Request, server: str, credential: str) -> Principal:
-        """Whose credential it is; a token is one for the gateway, or for this upstream's endpoint.
-
-        Raises:
-            AuthenticationFailed: nobody's.
-        """
-        hosts, headers = self._s.hosts, {"Authorization": f"Bearer {credential}"}
-        whole = f"{self._origin(request)}{self._s.base_path}/mcp" if hosts.names_itself else None
-        check = self._s.authenticator.authenticate
-        try:
-            return await check(headers, whole)
-        except AuthenticationFailed:
-            if whole is None:
-                raise
-            return await check(headers, f"{whole}/{server}")
-
-    def _known(
-        self,
-        request: web.Request,
-        server: str,
-        principal: Principal,
-        scopes: frozenset[str] | None,
-        credential: str = "",
-    ) -> web.Response:
-        expires = inf if principal.expires_at is None else principal.expires_at
-        until = min(time.time() + _SESSION_S, expires)
-        revocable = principal.method in _REVOCABLE and len(credential) <= _KEPT_CHARS
-        kept = credential if revocable else ""
-        granted = None if scopes is None else tuple(scopes)
-        person = Person(principal.subject, principal.user, principal.method, until, kept, granted)
-        response = self._back(server)
-        return self._cookies.write(request, response, _SESSION, person, _SESSION_S)
 
     def _sent(self, request: web.Request, visit: Visit) -> web.Response:
         response = web.Response(status=303, headers={"Location": visit.begun.login_url})
         return self._cookies.write(request, response, _LOGIN, visit, _LOGIN_S)
 
     def _back(self, server: str) -> web.Response:
-        """To the page of an upstream, which is one of the gateway's own: never a foreign URL."""
+        """Redirect to the page of an upstream. It is always the gateway's own, never a
+        foreign URL.
+        """
         return web.Response(status=303, headers={"Location": f"{self._path}/{server}"})
 
     def _who(self, server: str, wrong: str = "") -> web.Response:
@@ -348,7 +265,9 @@ def _not_there() -> web.Response:
 
 
 async def _small_form(request: web.Request) -> Mapping[str, object] | None:
-    """The form that it brings; None: none, or one too large: in chunks it says so by its end."""
+    """The form in the body; None where there is none, or it is too large (which a chunked body
+    shows only at its end).
+    """
     is_form = request.content_type == "application/x-www-form-urlencoded"
     small = is_form and (request.content_length or 0) <= _FORM_BYTES
     try:

@@ -1,4 +1,4 @@
-"""The pages on which a person connects an account.
+"""The HTML of the pages on which people connect accounts.
 
 Owns: how they look. Never decides anything; everything foreign is escaped.
 """
@@ -13,7 +13,7 @@ from armory.web.pages import page
 
 
 def who_are_you(server: str, issuer: str | None, wrong: str = "") -> web.Response:
-    """The page of a browser that is nobody yet."""
+    """The page for a browser that has not identified anyone."""
     body = f"<p>Before you connect your account at <b>{escape(server)}</b>: who are you here?</p>"
     if wrong:
         body += f'<p class="bad">{escape(wrong)}</p>'
@@ -29,7 +29,7 @@ def who_are_you(server: str, issuer: str | None, wrong: str = "") -> web.Respons
 
 
 def connect(server: str, name: str, *, connected: bool) -> web.Response:
-    """The page of somebody who is known."""
+    """The page for a person who is known."""
     body = f"<p>You are <b>{escape(name)}</b>.</p>"
     if connected:
         body += f"<p>Your account at <b>{escape(server)}</b> is connected.</p>"

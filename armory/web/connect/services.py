@@ -1,4 +1,4 @@
-"""What the pages below `/connect` go by, handed over by the runtime.
+"""The dependencies of the pages below `/connect`, provided by the runtime.
 
 Owns: the seams. Never asks anybody.
 """
@@ -18,7 +18,7 @@ from armory.web.cookies import Hosts
 
 
 class SignIn(Protocol):
-    """Where people log in to be known by the gateway (`sign_in`, `web.oauth.own_login`)."""
+    """Where people log in so that the gateway knows them (`sign_in`, `web.oauth.own_login`)."""
 
     @property
     def issuer(self) -> str:
@@ -27,12 +27,12 @@ class SignIn(Protocol):
 
     @property
     def registers_itself(self) -> bool:
-        """Whether the gateway becomes a client there under whatever URL it is sent back to."""
+        """Whether the gateway registers itself as a client there, for any redirect URI."""
         ...
 
     @property
     def says_scopes(self) -> bool:
-        """Whether it says what somebody is granted, and not only who it is."""
+        """Whether a login tells the person's scopes, not only its identity."""
         ...
 
     async def begin_here(self, redirect_uri: str) -> BegunLogin:
@@ -40,13 +40,13 @@ class SignIn(Protocol):
         ...
 
     async def who(self, begun: BegunLogin, back: Mapping[str, str]) -> Principal:
-        """The principal whose login ended with the parameters `back`."""
+        """The principal of a completed login, by the callback's parameters `back`."""
         ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ConnectServices:
-    """What the pages below `/connect` use of the gateway.
+    """The dependencies of the pages below `/connect`.
 
     Attributes:
         upstream: an upstream at which people have accounts, by key; None: there is none such.

@@ -1,4 +1,4 @@
-"""Logging the person in the browser in at the gateway's own issuer.
+"""Logging in the person in the browser at the gateway's own issuer.
 
 Owns: the gateway as a client there. Never decides who may connect what.
 """
@@ -37,7 +37,7 @@ class IssuerSignIn(GatewayLogin):
 
     @property
     def says_scopes(self) -> bool:
-        """No: an ID token is no access token."""
+        """False: an ID token carries no scopes."""
         return False
 
     async def begin_here(self, redirect_uri: str) -> BegunLogin:
@@ -45,7 +45,7 @@ class IssuerSignIn(GatewayLogin):
         return await self.begin(URL(self.issuer), Challenge(), redirect_uri)
 
     async def who(self, begun: BegunLogin, back: Mapping[str, str]) -> Principal:
-        """The principal whose login ended with the parameters `back`."""
+        """The principal of a completed login, by the callback's parameters `back`."""
         login, id_token = await self.finish(begun, back)
         return await self._signed_in(id_token, login.client_id)
 

@@ -1,1 +1,1 @@
-"""The connections of clients: their number, their times, their memory, whose turn it is."""
+"""Client connections: their number, timeouts and memory, and fairness between callers."""

@@ -1,4 +1,4 @@
-"""Memory of what clients are still sending: headers, bodies, and what comes ahead of its turn.
+"""Memory of incoming data: headers, bodies, and requests that arrive ahead of their turn.
 
 Owns: `Arriving`, and the choice of the connection to cut when it is too much. Never cuts one
 itself, never reads the content.
@@ -25,7 +25,7 @@ class Sender(Protocol):
 
     @property
     def arriving(self) -> int:
-        """Bytes that came of its requests and are not understood yet."""
+        """Bytes of its requests that have arrived and are not processed yet."""
         ...
 
 
@@ -38,7 +38,7 @@ class _Counted(NamedTuple):
 
 
 class Arriving:
-    """The bytes of requests that are not understood yet, by connection and caller.
+    """Counts unprocessed incoming bytes by connection and caller.
 
     Args:
         most: the most that all of them may hold, in bytes.
@@ -55,7 +55,7 @@ class Arriving:
         self._held_by: Counter[str] = Counter()
 
     def count(self, sender: Sender) -> None:
-        """The sender holds more than before, or less."""
+        """Update the count of a sender."""
         size, known = sender.arriving, self._counted.get(sender)
         if size <= COUNTED_BYTES:
             if known is not None:
@@ -73,7 +73,7 @@ class Arriving:
         self.held += more
 
     def done(self, sender: Sender) -> None:
-        """The sender holds nothing, or is gone."""
+        """The sender holds nothing any more, or is gone."""
         known = self._counted.pop(sender, None)
         if known is None:
             return
@@ -85,14 +85,15 @@ class Arriving:
             del self._senders[known.caller], self._held_by[known.caller]
 
     def count_again(self, sender: Sender) -> None:
-        """The sender's request may have been answered though nobody said that it was understood."""
+        """Update the count of a sender whose request may have been answered without a report."""
         if sender in self._counted:
             self.count(sender)
 
     def too_much(self) -> Any | None:
-        """The connection to cut, or None while there is room; a single one is never cut.
+        """The connection to close because there is too much, or None. A single connection is never
+        closed.
 
-        It is the caller's who holds most, and of that caller's the one that began first.
+        It belongs to the caller that holds most; of its connections, the one that began first.
         """
         if self.held <= self._most or len(self._counted) < 2:
             return None
@@ -100,7 +101,7 @@ class Arriving:
 
 
 def first_of_largest_caller(senders: Collection[S], held: Callable[[S], int]) -> S:
-    """The first connection of the caller who holds most."""
+    """The first connection of the caller that holds most."""
     callers: Counter[str] = Counter()
     for sender in senders:
         callers[sender.caller] += held(sender)

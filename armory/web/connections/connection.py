@@ -1,4 +1,4 @@
-"""One connection of a client.
+"""One client connection.
 
 Owns: `Connection`: aiohttp's, observed, and told when to read. Never reads the content, never looks
 at other connections.
@@ -38,7 +38,7 @@ _SMALL_PARTS, _NO_PARTS = 32, deque[bytes]()
 
 
 class Connection(Exchanges):
-    """One connection of a client.
+    """One client connection.
 
     Attributes:
         since: when it was made, or when its last request was seen to be answered.
@@ -94,23 +94,23 @@ class Connection(Exchanges):
 
     @property
     def unsent(self) -> int:
-        """Bytes that wait in the transport."""
+        """Bytes that wait in the transport's write buffer."""
         return self.transport.get_write_buffer_size() if self.transport is not None else 0
 
     @property
     def used(self) -> bool:
-        """Whether it brought a request already."""
+        """Whether it has carried a request before."""
         return self._request_count > 0
 
     @property
     def idle_until(self) -> float:
-        """When it is closed if no request comes by then; 0: it had none yet."""
+        """When it is closed unless a request comes; 0: it has had none yet."""
         return self._next_keepalive_close_time
 
     @property
     def held_up_since(self) -> float | None:
-        """Since when its client has sent no rest of its request, or not read, as far as was looked;
-        None: it has.
+        """Since when the client has sent no more of its request, or not read; None: it is not
+        waited for.
         """
         if self.stalled is not None:
             return self.stalled
@@ -121,7 +121,7 @@ class Connection(Exchanges):
 
     @property
     def arriving(self) -> int:
-        """Bytes that came of its requests and are not understood yet."""
+        """Bytes of its requests that have arrived and are not processed yet."""
         if self._current_request is not None:
             content: Any = self._current_request.content
         elif self._messages:
@@ -133,12 +133,14 @@ class Connection(Exchanges):
 
     @property
     def unheard(self) -> bool:
-        """Whether so much came ahead of its turn that not even the client's end is noticed."""
+        """Whether so much was pipelined that reading is paused and even a disconnect goes
+        unnoticed.
+        """
         return self._buffer_paused and self._current_request is not None
 
     @property
     def request(self) -> Any:
-        """The request that is being answered; None without one."""
+        """The request that is being answered; None: there is none."""
         return self._current_request
 
     def close(self) -> None:
@@ -165,7 +167,9 @@ class Connection(Exchanges):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """As `asyncio.Protocol.data_received`; very many lines are parsed some in a turn."""
+        """As `asyncio.Protocol.data_received`; data with very many lines is parsed in several
+        turns.
+        """
         if self.rest and data:
             self.rest += data
         elif len(data) > LINES_BYTES and has_many_lines(data):
@@ -176,7 +180,7 @@ class Connection(Exchanges):
             self._take(data)
 
     def _parse_on(self) -> None:
-        """Parse more of what came, and read again once all of it is."""
+        """Parse more of the buffered data, and read again once all of it is parsed."""
         if self.transport is None:
             self.rest = b""
             return
@@ -210,7 +214,7 @@ class Connection(Exchanges):
             self._arrives(content, len(data))
 
     def _take_beside(self, content: Any, data: bytes) -> None:
-        """Take what comes while a request is answered, whose body that is."""
+        """Process bytes that arrive while a request, whose body this is, is being answered."""
         whole = content.is_eof()
         super().data_received(data)
         self._looked_at(data)
@@ -220,7 +224,9 @@ class Connection(Exchanges):
         self._arrives(content, 0)
 
     def _looked_at(self, data: bytes) -> Any:
-        """The body that came last, in few parts; what is no request is not held by its trace."""
+        """The latest body, its chunks joined if there are many; a malformed request is not kept
+        alive by its traceback.
+        """
         if self._messages:
             last, content = self._messages[-1]
             if not isinstance(last, RawRequestMessage):
@@ -234,7 +240,7 @@ class Connection(Exchanges):
         return content
 
     def _heads(self, size: int) -> None:
-        """So much came and no request is whole."""
+        """Count `size` bytes of an incomplete header."""
         if self.begun is None:
             self.begun, self.head = self._loop.time(), 0
         if self.waiting or not self.used:  # else it may be the rest of a body
@@ -242,14 +248,14 @@ class Connection(Exchanges):
             self._all.heads(self)
 
     def _arrives(self, content: Any, size: int) -> None:
-        """More of a body has come, or so many bytes in which one begins."""
+        """Count more bytes of a body."""
         if max(size, content.total_bytes) > LARGE_PIECE and not content.is_eof():
             self._all.pace.took(self)
         self._all.arrives(self)
 
     def _put_together(self) -> None:
-        """Make one part of the many small ones of a body that waits to be read: each of them costs
-        whoever reads it a microsecond.
+        """Join the many small chunks of a body that waits to be read; each chunk costs its reader a
+        microsecond.
         """
         if self._messages:
             content: object = self._messages[-1][1]
@@ -262,7 +268,7 @@ class Connection(Exchanges):
             parts.append(together)
 
     def _read_ahead(self, size: int) -> None:
-        """So much came that is of none of the requests that were begun."""
+        """Count `size` bytes of pipelined requests."""
         self.ahead += size
         if self.ahead > AHEAD_BYTES and not self._buffer_paused:
             self._pause_reading_for_buffer()
@@ -276,7 +282,7 @@ class Connection(Exchanges):
         super()._resume_reading_if_drained()
 
     def understood(self) -> None:
-        """The body of its request need not be held for as long as it is served."""
+        """The body of its request need not be kept while the request is served."""
         if self._current_request is not None:
             self.parsed = self._current_request.content
         self._all.understood(self)
@@ -287,18 +293,18 @@ class Connection(Exchanges):
         return self.account is None or self.account.beside_others
 
     def hold(self) -> None:
-        """Read nothing until `go_on`, even where there is room."""
+        """Pause reading until `go_on`, even where there is room."""
         self.paced = True
         self._pause_transport_reading()
 
     def go_on(self) -> None:
-        """Read again, as far as there is room."""
+        """Resume reading, as far as there is room."""
         self.paced = False
         if not self._reading_paused and not self._buffer_paused:
             self._resume_transport_reading()
 
     def resume_reading(self, resume_parser: bool = True) -> None:
-        """As aiohttp's, less a needless run of its parser after each body."""
+        """As aiohttp's, without a needless run of its parser after each body."""
         if self._reading_paused:
             super().resume_reading(resume_parser)
 
@@ -316,9 +322,10 @@ class Connection(Exchanges):
             super().log_exception(*args, **kw)
 
     async def shutdown(self, timeout: float | None = 15.0) -> None:
-        """End the connection; its request is answered first, within `timeout` seconds in all.
+        """Close the connection; its request may still be answered within `timeout` seconds in all.
 
-        aiohttp's own waits twice that long, so one hanging call would outlast a kubelet's patience.
+        aiohttp's own waits twice that long, so that one hanging call would exceed the grace period
+        of a kubelet.
         """
         if self.waiting:
             await asyncio.sleep(min(self._all.late_s, timeout or 0.0))
@@ -335,13 +342,13 @@ class Connection(Exchanges):
         await super().shutdown(_AT_ONCE_S)
 
     def holds(self, size: int) -> None:
-        """Note how many bytes of answers wait for the client, beside those in the transport."""
+        """Set how many bytes of answers wait for the client, besides those in the transport."""
         self.unread = size
         if self.stalled is not None:
             self._all.holds(self)
 
     def pause_writing(self) -> None:
-        """As asyncio's: the client does not read as fast as is written."""
+        """As asyncio's: the client reads more slowly than is written (backpressure)."""
         super().pause_writing()
         self._all.stalls(self)
 
@@ -351,7 +358,7 @@ class Connection(Exchanges):
         super().resume_writing()
 
     def cut(self, last: bytes = b"") -> None:
-        """Close at once; `last` is written first if nothing else is waiting to be."""
+        """Close at once; `last` is written first if nothing else is waiting to be sent."""
         transport = self.transport
         if transport is None:
             return

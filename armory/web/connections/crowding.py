@@ -1,4 +1,4 @@
-"""Who has most of the connections, and which of theirs makes room for somebody else.
+"""Fairness when all connections are busy: which connection of the largest caller makes room.
 
 Owns: `Crowding`. Never closes a connection.
 """
@@ -17,8 +17,8 @@ long: whoever opens connections where there is no room would have it done for ea
 
 
 class Crowding:
-    """Where all connections are busy, one of the caller's who has more than half of them makes
-    room: the newest. Nobody else's does, and none for more of that caller's own.
+    """When all connections are busy, and one caller has more than half of them, its newest makes
+    room for another caller. No other caller's is closed, and none for that caller itself.
 
     Args:
         loop: the event loop.
@@ -37,7 +37,7 @@ class Crowding:
         self._again_at = float("-inf")
 
     def next(self, caller: str) -> Connection | None:
-        """The one to make room for a caller; None: there is none just now."""
+        """The connection to close for a caller; None: there is none at the moment."""
         if not self._more and self._loop.time() >= self._again_at:
             self._count()
         while self._more and caller != self._caller:
@@ -47,7 +47,7 @@ class Crowding:
         return None
 
     def forget(self) -> None:
-        """Hold none that have ended."""
+        """Drop references to connections that have ended."""
         self._more.clear()
 
     def _count(self) -> None:
@@ -61,5 +61,5 @@ class Crowding:
 
 
 def whose(connection: Connection) -> str:
-    """The caller of a connection's last request; "" if that is not known."""
+    """The caller of a connection's last request; "" if unknown."""
     return connection.caller if connection.account is None else connection.account.key

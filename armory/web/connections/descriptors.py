@@ -20,7 +20,7 @@ USUAL = 1_024
 
 
 def have_usual() -> None:
-    """Ask for as many as Linux grants, where there are fewer and the system allows it."""
+    """Raise the soft limit of file descriptors to `USUAL`, where the hard limit allows it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = USUAL if hard == resource.RLIM_INFINITY else min(USUAL, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -29,7 +29,7 @@ def have_usual() -> None:
 
 
 def used_up() -> OSError | None:
-    """The error that opening one gives, or would soon give; None while enough are left."""
+    """The error that opening a descriptor gives, or would soon give; None while enough are left."""
     try:
         lowest = os.open(os.devnull, os.O_RDONLY)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Cleaning up after lost connections, a few in each round of the event loop.
+"""Cleans up after lost connections, a few in each iteration of the event loop.
 
 Owns: `Endings`. A client that goes away can drop a thousand connections at once; cancelling all of
 their requests in one round would keep everybody else waiting. Never looks at a connection.
@@ -16,7 +16,7 @@ _NEXT_S = 0.001
 
 
 class Endings:
-    """Clean-ups of lost connections, done in order."""
+    """A queue of clean-ups for lost connections."""
 
     def __init__(self) -> None:
         self._left: deque[Callable[[], None]] = deque()
@@ -26,7 +26,7 @@ class Endings:
         return len(self._left)
 
     def add(self, end: Callable[[], None]) -> None:
-        """Call `end` in one of the next rounds of the event loop."""
+        """Call `end` in one of the next iterations of the event loop."""
         self._left.append(end)
         if not self._asked:
             self._asked = True

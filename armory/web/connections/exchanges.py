@@ -1,4 +1,4 @@
-"""The requests of one connection, one after the other, without a task for each.
+"""The requests of one connection, served one after the other without a task for each.
 
 Owns: `Exchanges`, aiohttp's connection with a request loop of its own. aiohttp starts a task for
 each request, to give it a context of its own, which costs a small call a good part of its time;
@@ -30,7 +30,9 @@ _OF_THIS_SERIES = re.compile(r"3\.14\.(\d+)")
 
 
 def is_known(version: str) -> bool:
-    """Whether the internals of this aiohttp are those that this file was compared with."""
+    """Whether the internals of this aiohttp version are those that this file was
+    checked against.
+    """
     found = _OF_THIS_SERIES.match(version)
     return found is not None and int(found[1]) >= int(_OLDEST.rpartition(".")[2])
 
@@ -60,10 +62,10 @@ _Handler = Callable[[BaseRequest], Awaitable[StreamResponse]]
 
 
 class Exchanges(RequestHandler):
-    """One connection, whose requests are answered in the task of the connection.
+    """A connection whose requests are served in the connection's own task.
 
-    Anything unusual (bytes that are no request, an upgrade) is left to aiohttp's own loop, and so
-    is everything that the connection brings after it.
+    Anything unusual (malformed bytes, an upgrade) is left to aiohttp's own loop, and so is
+    everything that follows on that connection.
     """
 
     __slots__ = ("account",)
@@ -71,7 +73,7 @@ class Exchanges(RequestHandler):
     account: Account | None
 
     async def start(self) -> None:
-        """Answer what arrives until the connection ends."""
+        """Serve requests until the connection ends."""
         at_once = 0
         while KNOWN and not self._force_close:
             if not self._messages:
@@ -91,7 +93,7 @@ class Exchanges(RequestHandler):
             await super().start()
 
     async def _next_request(self) -> bool:
-        """Have a request; returns whether it had to be waited for."""
+        """Wait for a request; returns whether it had to wait."""
         if self._buffer_paused:  # what was held back may be one
             self._resume_reading_if_drained()
             if self._messages:
@@ -104,7 +106,7 @@ class Exchanges(RequestHandler):
         return True
 
     async def _exchange(self, message: RawRequestMessage, payload: StreamReader) -> bool:
-        """Answer one request; returns whether the connection can bring another."""
+        """Serve one request; returns whether the connection can carry another."""
         self._taken()
         manager, handler = self._manager, self._request_handler
         make_request = self._request_factory
@@ -173,9 +175,9 @@ class Exchanges(RequestHandler):
         return response, False
 
     async def _drain_helper(self) -> None:
-        """Wait until there is room for more. aiohttp's own keeps what it waits for in a variable:
-        the error that it gets of a client that goes away, by its trace that frame and all above
-        with the answer that they write, and so itself, until the garbage collector comes.
+        """Wait until the transport can take more. aiohttp's own keeps the waiter in a local
+        variable: when the client goes away, the error's traceback keeps that frame, its callers and
+        their answer alive until the garbage collector runs.
         """
         if not KNOWN or self.transport is None:
             await super()._drain_helper()
@@ -185,13 +187,13 @@ class Exchanges(RequestHandler):
             await self._drain_waiter
 
     def _served(self) -> None:
-        """What aiohttp does when a request has been answered."""
+        """Aiohttp's own clean-up after a request."""
         self._request_in_progress = False
         if self._handler_waiter is not None:
             self._handler_waiter.set_result(None)
 
     def _own_task(self) -> asyncio.Task[None]:
-        """The task of the connection. A variable of the caller's for it would make a cycle: the
+        """The connection's task. A local variable of the caller would make a reference cycle: the
         cancelled task, its traceback, the frame, the task.
         """
         task = self._task_handler or asyncio.current_task(self._loop)
@@ -199,7 +201,7 @@ class Exchanges(RequestHandler):
         return task
 
     def _taken(self) -> None:
-        """Take the first waiting request off the queue, which makes room for another."""
+        """Pop the first request off the queue, which makes room for another."""
         self._messages.popleft()
         if self._parser is not None:
             self._parser.message_consumed()
@@ -223,7 +225,7 @@ class Exchanges(RequestHandler):
             self.close()
 
     def _await_next(self) -> None:
-        """Close the connection once no request has come for long enough."""
+        """Arrange that the connection is closed if no request comes in time."""
         self._next_keepalive_close_time = due = self._loop.time() + self._keepalive_timeout
         if self._keepalive_handle is None:
             self._keepalive_handle = self._loop.call_at(due, self._process_keepalive)
@@ -236,8 +238,8 @@ class Exchanges(RequestHandler):
 
 
 def check_library(connection: object, version: str = aiohttp.__version__) -> None:
-    """Look whether connections of this aiohttp have what is relied on: without, each would end at
-    its first byte. One that is not known is said in the log.
+    """Check that connections of this aiohttp have the internals that are relied on: without them
+    each would end at its first byte. An unknown version is logged.
 
     Args:
         connection: one of aiohttp's own, which serves nobody.
@@ -257,14 +259,16 @@ def check_library(connection: object, version: str = aiohttp.__version__) -> Non
 
 
 def forget_trace(failure: BaseException | None) -> None:
-    """Let go of the frames that a failure holds, one of which, or the route of a 404, holds it."""
+    """Drop the traceback of an exception, which keeps frames alive (one of which, or the route of a
+    404, refers to the exception).
+    """
     while failure is not None:
         failure.__traceback__ = None
         failure = failure.__context__
 
 
 def _refused(failure: RequestPayloadError) -> HTTPBadRequest:
-    """The answer to a body that cannot be read, such as one that is not packed as it says."""
+    """The answer to a body that cannot be read, such as one with a wrong `Content-Encoding`."""
     said = getattr(failure.__cause__, "message", "") or "it is malformed"
     return HTTPBadRequest(text=f"the body of the request cannot be read: {said}\n")
 

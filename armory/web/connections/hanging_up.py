@@ -1,4 +1,4 @@
-"""Clients that hang up while nothing is read from them.
+"""Detects clients that disconnect while reading is paused.
 
 Owns: the check. An event loop notices the end of a connection only where it reads.
 """
@@ -13,9 +13,10 @@ _END = getattr(select, "POLLRDHUP", 0)
 
 
 def end_if_hung_up(transport: asyncio.Transport) -> None:
-    """End a connection that its client has ended or reset, as the event loop does where it reads.
+    """End a connection that its client has closed or reset, as the event loop does while it reads.
 
-    What the client sent before may still wait in its own network: then its end does too.
+    Data that the client sent before may still be unread in the kernel: then the end is not seen yet
+    either.
     """
     made = transport.get_extra_info("socket")
     if made is None or made.fileno() < 0:

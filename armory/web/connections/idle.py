@@ -1,4 +1,4 @@
-"""Which connections wait for their clients, and which of them makes room for another.
+"""Which idle connection is closed to make room for a new one.
 
 Owns: `Idle`. Never closes one.
 """
@@ -18,10 +18,10 @@ as many times as long."""
 
 
 class Idle:
-    """Which connection makes room: who never had a request, the longest here first; then who waits
-    longest for another one; then who has not sent the rest of one, or not read, for longest.
+    """Chooses the connection to close: first those that never had a request, oldest first; then
+    those idle for longest; then those whose client has sent or read nothing for longest.
 
-    Whoever opens connections where there is no room would make each of them cost a look at all.
+    The order is cached: computing it for each new connection would look at all of them.
 
     Args:
         loop: the event loop.
@@ -44,11 +44,11 @@ class Idle:
         self._unused.pop(connection, None)
 
     def forget_order(self) -> None:
-        """Hold none that have ended."""
+        """Drop references to connections that have ended."""
         self._order.clear()
 
     def next(self) -> Connection | None:
-        """The one to make room; None: there is none just now."""
+        """The connection to close; None: there is none at the moment."""
         used: list[Connection] = []
         found = None
         for connection in self._unused:

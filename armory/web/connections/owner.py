@@ -1,4 +1,4 @@
-"""What a connection tells of itself.
+"""The events that a connection reports.
 
 Owns: `Owner`. Never knows who it is.
 """
@@ -55,5 +55,5 @@ class Owner(Protocol[C]):
         ...
 
     def note(self, event: str, **what: Any) -> None:
-        """Write a line to the log, at most one a minute of each kind."""
+        """Write a log line, at most one a minute of each kind."""
         ...

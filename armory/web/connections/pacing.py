@@ -1,4 +1,4 @@
-"""Large request bodies, read piece by piece, round robin over their callers.
+"""Reads large request bodies piece by piece, round robin over callers.
 
 Owns: `Pace`, which decides when a connection may read its next piece. A piece costs the event loop
 as much as a small request, so bodies that are read without pause would starve small requests. And
@@ -26,7 +26,7 @@ at most 1,400 chunks."""
 
 
 class Reading(Protocol):
-    """A connection whose body is read.
+    """A connection whose body is being read.
 
     Attributes:
         caller: whose requests the connection carries.
@@ -40,16 +40,16 @@ class Reading(Protocol):
         ...
 
     def hold(self) -> None:
-        """Read nothing more for now."""
+        """Pause reading."""
         ...
 
     def go_on(self) -> None:
-        """Read again."""
+        """Resume reading."""
         ...
 
 
 class Pace:
-    """Lets connections read large bodies in turn: one piece for each caller in each round.
+    """Schedules the reading of large bodies: one piece for each caller in each round.
 
     Of one caller's bodies the one that was read last continues: finishing a few takes less memory
     than having begun many.
@@ -75,7 +75,7 @@ class Pace:
         return len(self._waiting)
 
     def took(self, reading: Reading) -> None:
-        """A piece was read; the next one is read in its turn."""
+        """A piece was read; the next one waits for its turn."""
         if reading in self._waiting:
             return
         if self._timer is None and self._counted(self._every_s) <= self._ahead_s:
@@ -98,13 +98,15 @@ class Pace:
         return self._beside_s if reading.beside_others else self._every_s
 
     def _counted(self, pause: float) -> float:
-        """Count a piece; returns by how many seconds reading is ahead of one piece a pause."""
+        """Count a piece; returns the seconds by which reading is ahead of its rate."""
         now = self._loop.time()
         self._due = max(self._due, now) + pause
         return self._due - now
 
     def _next(self) -> None:
-        """Let the caller that has waited longest read a piece, and queue it last again."""
+        """Let the caller that has waited longest read a piece, and move it to the end
+        of the queue.
+        """
         self._timer = None
         if not self._held:
             return
@@ -121,8 +123,9 @@ class Pace:
 
 
 def has_many_lines(data: bytes) -> bool:
-    """Whether it has very many line ends, of which JSON on the wire has none with a carriage
-    return; `bytes.count` takes a hundred times as long.
+    """Whether the data has very many line ends, which costs aiohttp's parser much time.
+
+    JSON on the wire has none with a carriage return; `bytes.count` takes a hundred times as long.
     """
     at = -1
     for _ in range(_MANY_LINES + 1):

@@ -1,4 +1,4 @@
-"""Connections of clients: their number, and the time limits of each.
+"""All client connections: their number, and the timeouts of each.
 
 Owns: `Connections`, which cuts those that stay silent, stop half-way or do not read. A new
 connection takes the place of one that waits for its client; when all are busy, of one of whoever
@@ -104,21 +104,21 @@ class Connections:
 
     @property
     def arriving(self) -> int:
-        """Bytes that came of requests and are not understood yet, of connections with many."""
+        """Bytes of requests that are not processed yet, over all connections."""
         return self._arriving.held
 
     def __call__(self) -> Connection:
-        """A connection that is about to be made."""
+        """Create the protocol of a new connection."""
         return Connection(self, self._server, **self._settings)
 
     def start(self) -> None:
-        """Begin to watch connections for those that are slow or idle."""
+        """Start checking connections for timeouts."""
         self._before = self.loop.get_exception_handler()
         self.loop.set_exception_handler(self._loop_failed)
         self._later()
 
     def stop(self) -> None:
-        """Stop watching connections."""
+        """Stop checking connections."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -127,7 +127,7 @@ class Connections:
     # -- what connections tell -----------------------------------------------------------------
 
     def made(self, connection: Connection) -> None:
-        """As `Owner.made`; where there are too many, one that waits is closed, or this one is."""
+        """As `Owner.made`; beyond the cap, an idle connection is closed, or else this one."""
         if len(self._open) - self._reserved >= self._capacity and not self._evict():
             connection.reserve = True
             self._reserved += 1
@@ -138,8 +138,8 @@ class Connections:
         self._idle.made(connection)
 
     def make_room(self, connection: Connection, caller: str) -> bool:
-        """Have a connection beyond the cap count as one of its caller's, for whom one of another
-        caller's ends who has more than half of all; whether there was one.
+        """Admit a connection beyond the cap by closing one of a caller that has more than half of
+        all; returns whether there was one.
         """
         found = self._crowding.next(caller)
         if found is None or connection not in self._open:
@@ -160,13 +160,13 @@ class Connections:
         self.pace.forget(connection)
 
     def arrives(self, connection: Connection) -> None:
-        """As `Owner.arrives`; where all together hold too much, cuts one."""
+        """As `Owner.arrives`; closes one connection where all together hold too much."""
         self._arriving.count(connection)
         while (one := self._arriving.too_much()) is not None:
             self._end(one, "arriving")
 
     def heads(self, connection: Connection) -> None:
-        """As `Owner.heads`; where it has too much, cuts the connection."""
+        """As `Owner.heads`; closes the connection if its header is too large."""
         if connection.head > _WHOLE_HEADER * self._limits.header_bytes:
             self._end(connection, "header", TOO_LARGE)
         elif connection.head > COUNTED_BYTES:
@@ -185,7 +185,7 @@ class Connections:
         self.holds(connection)
 
     def holds(self, connection: Connection) -> None:
-        """As `Owner.holds`; where all unread answers hold too much, cuts one."""
+        """As `Owner.holds`; closes one connection where all unread answers hold too much."""
         now = connection.unread + connection.mark
         self._unread += now - connection.held
         connection.held = now
@@ -216,7 +216,7 @@ class Connections:
         self._look_at(iter(list(self._open)), now)
 
     def _look_at(self, every: Iterator[Connection], now: float) -> None:
-        """Check some of them now, and the rest in the next rounds of the event loop."""
+        """Check some of them now, and the rest in the next iterations of the event loop."""
         some = list(itertools.islice(every, _LOOKED_AT_AT_ONCE))
         for connection in some:
             self._arriving.count_again(connection)
@@ -228,7 +228,7 @@ class Connections:
             self.loop.call_soon(self._look_at, every, now)
 
     def _overdue(self, connection: Connection, now: float) -> str | None:
-        """Which time limit a connection has passed; None: none."""
+        """The timeout that a connection has exceeded; None: none."""
         limits = self._limits
         if connection.stalled is not None:
             left = connection.unsent
@@ -250,7 +250,7 @@ class Connections:
         return None
 
     def _evict(self, most: int = 1) -> bool:
-        """Cut so many connections that wait for their clients; whether there was one."""
+        """Close up to `most` idle connections; returns whether there was one."""
         for count in range(most):
             connection = self._idle.next()
             if connection is None:

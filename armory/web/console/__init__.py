@@ -1,1 +1,1 @@
-"""The console: static files, and the page that a browser opens."""
+"""The console: its static files and the page that loads them."""

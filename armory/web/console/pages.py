@@ -1,4 +1,4 @@
-"""The console's files, as they were built from `console/`, and the way to them.
+"""Serves the console's files, as they were built from `console/`.
 
 Owns: the routes below `/console`, and `/` for browsers. Knows nothing that REST does not show:
 the files are the same for everybody, and ask the REST API of their own origin for the rest.
@@ -54,7 +54,7 @@ class _File:
 
 
 def register_console(app: web.Application, base_path: str = "") -> None:
-    """Add the routes.
+    """Register the routes.
 
     Args:
         app: where to.

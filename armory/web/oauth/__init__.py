@@ -1,1 +1,1 @@
-"""The endpoints and pages of the gateway as an authorization server."""
+"""The endpoints and pages of the gateway as an OAuth authorization server."""

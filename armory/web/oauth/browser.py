@@ -1,4 +1,4 @@
-"""What people see of a login: `/oauth/authorize`, `/oauth/consent`, `/oauth/callback`.
+"""The pages of a login: `/oauth/authorize`, `/oauth/consent`, `/oauth/callback`.
 
 Owns: that a login belongs to the browser that began it, that a person agreed to it, and that it
 counts once. Never gives out a token.
@@ -38,13 +38,13 @@ _Handler = Callable[[web.Request], Awaitable[web.Response]]
 
 
 class _Browser(msgspec.Struct, frozen=True):
-    """Which browser it is; nothing about who is in it."""
+    """An opaque id of the browser; says nothing about the person."""
 
     id: str
 
 
 class _Asked(msgspec.Struct, frozen=True):
-    """What the form of the consent page holds: it counts in the browser that it was shown in."""
+    """The sealed contents of the consent form, valid only in the browser that it was shown in."""
 
     request: Request
     browser: str
@@ -52,7 +52,7 @@ class _Asked(msgspec.Struct, frozen=True):
 
 
 class _Visit(msgspec.Struct, frozen=True):
-    """A browser that is at the provider."""
+    """A login in progress: the browser is at the provider."""
 
     request: Request
     issuer: str
@@ -131,16 +131,16 @@ class Pages:
         return self._cookies.write(request, response, _BROWSER, browser, _VISIT_S)
 
     def _is_trusted(self, client: Client, uri: str) -> bool:
-        """Whether people are sent to a URI that they have not agreed to: to a program on their own
-        device, or where the operator lets clients have them sent. Of other pages anybody may
-        register one, for a link that begins with the gateway's name (RFC 9700, 4.11.2).
+        """Whether a redirect URI needs no consent before an error is sent to it: a program on the
+        person's own device, or one that the operator allows. Anybody may register other pages, to
+        make a link that begins with the gateway's name (RFC 9700, 4.11.2).
         """
         settings = self._server.settings
         named = settings.redirects or client.id == OWN or client.id in settings.clients
         return bool(named) or not uri.startswith("https:")
 
     async def consent(self, request: web.Request) -> web.Response:
-        """`POST /oauth/consent`: what a button of the page does."""
+        """`POST /oauth/consent`: handles the buttons of the consent page."""
         if request.headers.get("Origin", "").lower() != self._urls.origin(request):
             return message_page(
                 "Not from here", f"Use the buttons of the page itself. {_AGAIN}", 403
@@ -206,7 +206,7 @@ class Pages:
         return response
 
     async def _finish(self, visit: _Visit, back: dict[str, str]) -> str | None:
-        """Where the browser goes on to; None: this login was used already."""
+        """The URL to redirect to; None: this login was used already."""
         grant = await self._server.grants.begin(visit.begun.state)
         if grant is None:
             return None
@@ -221,8 +221,8 @@ class Pages:
 
 
 def _code_of(error: ArmoryError) -> str:
-    """What a client is told: whether it is the person that was refused, or nobody could be asked
-    (RFC 6749, 4.1.2.1).
+    """The error code for the client: access was denied to the person, or the provider is
+    unavailable (RFC 6749, 4.1.2.1).
     """
     refused = isinstance(error, TokenRefused) and error.what == "shown"
     denied = refused or isinstance(error, AuthenticationFailed)
@@ -230,7 +230,9 @@ def _code_of(error: ArmoryError) -> str:
 
 
 def _visit_cookie(state: str) -> str:
-    """A cookie for each login: a person may have several pages open."""
+    """The name of a login's cookie; each has its own, since a person may have several
+    pages open.
+    """
     return f"{_VISIT}_{hashlib.sha256(state.encode()).hexdigest()[:12]}"
 
 

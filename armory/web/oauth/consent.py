@@ -1,4 +1,4 @@
-"""The page on which a person lets a client in, and what is remembered of it.
+"""The consent page, and the cookie that remembers which clients a person has allowed.
 
 Owns: how it looks, and the cookie of who was let in. Everything foreign is escaped.
 """
@@ -27,13 +27,13 @@ class _Allowed(msgspec.Struct, frozen=True):
 
 
 def _key(asked: Request) -> str:
-    """What is remembered: this client, to this redirect URI, for this endpoint; exactly."""
+    """What is remembered: this client with this redirect URI, for this endpoint."""
     text = "\0".join((asked.client, asked.redirect_uri, asked.resource))
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def is_remembered(cookies: SealedCookies, request: web.Request, asked: Request) -> bool:
-    """Whether the person in this browser has let the client in before."""
+    """Whether the person in this browser has allowed the client before."""
     allowed = cookies.read(request, _REMEMBERED, _Allowed)
     return allowed is not None and _key(asked) in allowed.keys
 
@@ -41,7 +41,7 @@ def is_remembered(cookies: SealedCookies, request: web.Request, asked: Request) 
 def remember(
     cookies: SealedCookies, request: web.Request, response: web.Response, asked: Request
 ) -> None:
-    """Have this browser remember that the client was let in."""
+    """Record in the browser's cookie that the client was allowed."""
     before = cookies.read(request, _REMEMBERED, _Allowed) or _Allowed()
     keys = dict.fromkeys((*before.keys, _key(asked)))
     allowed = _Allowed(tuple(keys)[-_MOST:])
@@ -49,7 +49,7 @@ def remember(
 
 
 def consent_page(client: Client, asked: Request, issuer: str, sealed: str) -> web.Response:
-    """The page that asks.
+    """The consent page.
 
     Args:
         client: who asks.

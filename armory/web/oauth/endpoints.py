@@ -1,4 +1,4 @@
-"""What clients ask without a browser: metadata, registration, tokens, revocation.
+"""The OAuth endpoints without a browser: metadata, registration, tokens, revocation.
 
 Owns: these routes. Never shows a page.
 """
@@ -48,7 +48,7 @@ class Endpoints:
         self._urls = GatewayUrls(services)
 
     def register(self, app: web.Application) -> None:
-        """Add the routes: metadata at the root, as RFC 8414 has it, and below `base_path`."""
+        """Register the routes: metadata at the root, as RFC 8414 has it, and below `base_path`."""
         base = self._s.base_path
         found = [f"{known}{tail}" for known in (_SERVER, _OPENID) for tail in ("", base)]
         found += [f"{base}{known}" for known in (_SERVER, _OPENID)]
@@ -116,7 +116,7 @@ class Endpoints:
     async def _vouched(
         self, request: web.Request, form: Mapping[str, str], client: Client
     ) -> web.Response:
-        """What a client gets whose identity provider vouches for its person."""
+        """The token response for a client with an ID-JAG of its person's identity provider."""
         issuer, assertion = self._urls.issuer(request), form.get("assertion", "")
         asked = form.get("scope", "").split()
         said = await self._server.assertions.read(assertion, client, issuer, asked, time.time())
@@ -152,7 +152,7 @@ class Endpoints:
         return as_json({})
 
     async def _client(self, request: web.Request, form: dict[str, str]) -> Client:
-        """The client that asks, which has proved who it is.
+        """The client of a request, authenticated.
 
         Raises:
             UnusableClient: it has not.
@@ -175,7 +175,7 @@ class Endpoints:
 
 
 def _basic(said: str) -> tuple[str, str] | None:
-    """(id, secret) of RFC 6749, 2.3.1; None where it is not of that form."""
+    """(id, secret) of HTTP Basic authentication (RFC 6749, 2.3.1); None where it is malformed."""
     try:
         id, colon, secret = base64.b64decode(said, validate=True).decode().partition(":")
     except (binascii.Error, ValueError):

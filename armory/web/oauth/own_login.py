@@ -1,4 +1,4 @@
-"""The gateway's own pages as a client of the gateway itself, where that logs people in.
+"""The gateway's own pages as an OAuth client of the gateway itself (`security.oauth.proxy`).
 
 These are the console, and the page where people connect accounts.
 
@@ -63,16 +63,16 @@ class OwnLogin(GatewayLogin):
 
     @property
     def says_scopes(self) -> bool:
-        """Yes, as of the tokens that clients are given."""
+        """True, as for the tokens that clients get."""
         return True
 
     async def begin_here(self, redirect_uri: str) -> BegunLogin:
-        """Begin to log somebody in who is to be known, and nothing more."""
+        """Begin a login that only identifies the person."""
         mcp = URL(f"{redirect_uri.removesuffix('/connect/callback')}/mcp")
         return await self.begin(mcp, Challenge(), redirect_uri)
 
     async def who(self, begun: BegunLogin, back: Mapping[str, str]) -> Principal:
-        """Who came back; the login has served its purpose.
+        """The principal of a completed login.
 
         Raises:
             ArmoryError: nobody who can be known.

@@ -1,4 +1,4 @@
-"""The gateway's URLs as a request sees them, and the shape of its answers to OAuth clients.
+"""The gateway's URLs as a request sees them, and the shape of OAuth answers.
 
 Owns: `OAuthServices`, `GatewayUrls`, forms and JSON answers. Never decides anything.
 """
@@ -26,7 +26,7 @@ _NOT_KEPT = {**ANYBODY, "Cache-Control": "no-store", "Pragma": "no-cache"}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OAuthServices:
-    """What the endpoints and pages go by.
+    """The dependencies of the endpoints and pages.
 
     Attributes:
         server: the authorization server.
@@ -44,7 +44,7 @@ class OAuthServices:
 
 
 class GatewayUrls:
-    """URLs of the gateway, as a request sees it."""
+    """The gateway's URLs as a request sees them."""
 
     def __init__(self, services: OAuthServices) -> None:
         self._s = services
@@ -58,11 +58,11 @@ class GatewayUrls:
         return f"{self.origin(request)}{self._s.base_path}"
 
     def asker(self, request: web.Request) -> str:
-        """The network of who asks, through trusted proxies."""
+        """The client's network, through trusted proxies."""
         return network_of(self._s.hosts.seen_as(request.remote, request.headers)[0] or "")
 
     def is_allowed(self, request: web.Request) -> bool:
-        """Whether it was asked under a name of its own."""
+        """Whether the request's Host is one of the gateway's own names."""
         _, host = self._s.hosts.seen_as(request.remote, request.headers)
         return self._s.hosts.host_allowed(host)
 
@@ -73,7 +73,7 @@ class GatewayUrls:
 
 
 def network_of(address: str) -> str:
-    """What one who has an address has to itself: of IPv6 all that begin with the same 64 bits."""
+    """The network that the holder of an address has: for IPv6 its /64."""
     try:
         found = ip_address(address.partition("%")[0])
     except ValueError:
@@ -87,7 +87,7 @@ def network_of(address: str) -> str:
 def as_json(
     found: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None
 ) -> web.Response:
-    """An answer for clients, in browsers too."""
+    """A JSON answer, readable by pages of any origin."""
     every = {**_NOT_KEPT, **(headers or {})}
     body = msgspec.json.encode(found)
     return web.Response(body=body, status=status, content_type="application/json", headers=every)
@@ -102,7 +102,7 @@ def refusal(error: OAuthError) -> web.Response:
 
 
 async def form_of(request: web.Request) -> dict[str, str]:
-    """The fields of a form, each once.
+    """The fields of a form; a repeated field is refused.
 
     Raises:
         OAuthError: it is no such form.

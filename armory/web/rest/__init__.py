@@ -1,1 +1,1 @@
-"""The REST API: one table of routes, one way through a request, one shape of errors."""
+"""The REST API: one table of routes, one path through a request, one shape of errors."""

@@ -1,4 +1,4 @@
-"""The REST API: every route, registered on the application.
+"""Registers all REST routes on the application.
 
 Owns: putting the parts together. Never answers anything but its own description.
 """
@@ -40,7 +40,7 @@ class Document(Answer):
 
 
 def all_routes(services: RestServices) -> list[Route]:
-    """Every route but those that show the description."""
+    """All routes except those that show the API description."""
     retrieve = RetrieveHandlers(Searching(services), services.limits, services.agent)
     found = [*retrieve.routes(), *IndexHandlers().routes(), *packs.routes()]
     found += [*usage.routes(), *status.routes()]

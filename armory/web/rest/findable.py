@@ -1,4 +1,4 @@
-"""Which tools a caller may find over REST: those of the catalog and registered ones, by policy.
+"""The tools that a caller may find over REST: of the catalog and registered ones, by policy.
 
 Owns: these sets, and whether the index holds what is in them. Never searches.
 """
@@ -24,7 +24,7 @@ _SETS_KEPT = 2_048
 
 @dataclass(slots=True, eq=False)
 class Findable:
-    """What principals with equal rights may find.
+    """The tools that principals with equal rights may find.
 
     Attributes:
         base: what policy lets them see of the catalog.
@@ -42,7 +42,7 @@ class Findable:
 
 
 class FindableTools:
-    """What callers may find.
+    """Computes and caches the tools that callers may find.
 
     Args:
         services: see `RestServices`.
@@ -56,7 +56,7 @@ class FindableTools:
         self._indexed: tuple[Sequence[ToolRecord], dict[str, ToolRecord]] | None = None
 
     def of(self, principal: Principal, *, packs: bool) -> Findable:
-        """What a principal may find; one object for as long as nothing of it changes.
+        """The tools that a principal may find; the same object while nothing of it changes.
 
         Args:
             principal: who asks.
@@ -96,7 +96,9 @@ class FindableTools:
         return found
 
     def settled(self, among: Findable) -> bool:
-        """Whether the index holds all of it as it is; it follows the catalog soon after."""
+        """Whether the index holds all of these tools as they are now; it follows the catalog soon
+        after.
+        """
         tools = self._services.engine.tools
         if among.settled is tools:
             return True
@@ -112,7 +114,7 @@ class FindableTools:
         return True
 
     def _content(self, catalog: Catalog) -> str:
-        """A digest of everything that the catalog says of its tools; the same on replicas."""
+        """A digest of all tools of the catalog; the same on all replicas."""
         if self._catalog is None or self._catalog[0] is not catalog:
             content = hashlib.sha256()
             for tool in catalog.tools.values():
@@ -126,5 +128,5 @@ class FindableTools:
 
 
 def _text_of(tool: ToolRecord) -> str:
-    """Everything of a tool that answers depend on."""
+    """All parts of a tool that answers depend on."""
     return repr((tool.name, tool.fingerprint, tool.description, tool.tags, tool.category))

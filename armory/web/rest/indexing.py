@@ -1,4 +1,4 @@
-"""Tools that an administrator tells the index: adding them and taking them out again.
+"""Registering tools that no upstream offers, and removing them (administrators only).
 
 Owns: the routes and the checks of a tool object. Never imports retrieval.
 """

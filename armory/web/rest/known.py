@@ -1,4 +1,4 @@
-"""The servers and tools that a caller may name, in packs and installations.
+"""Checks that a caller knows the servers and tools that it names in packs and installations.
 
 Owns: refusing others. What is hidden from a caller is answered like what does not exist.
 """
@@ -15,7 +15,8 @@ from armory.web.rest.routes import RestCall
 
 
 class CallerCatalog:
-    """The servers and tools that a caller knows; what an upstream that is down may have as well.
+    """The servers and tools that a caller knows; any tool counts as known while its upstream is
+    down.
 
     Args:
         call: whose request it is.

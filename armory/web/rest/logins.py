@@ -1,4 +1,4 @@
-"""The caller's own accounts at upstreams over REST: which are connected, and disconnecting one.
+"""The caller's accounts at upstreams over REST: which are connected, and disconnecting one.
 
 Owns: the routes. Never shows a token; accounts are connected on the pages below `/connect`.
 """
@@ -75,7 +75,7 @@ async def list_logins(call: RestCall) -> Reply:
 
 
 async def disconnect(call: RestCall) -> Reply:
-    """Forget an own account, and give its tokens back where that can be done."""
+    """Delete the login at an upstream, and revoke its tokens if possible."""
     server, who = call.path["server"], _principal_meant(call)
     upstream = call.services.own_accounts().get(server)
     tokens = None if upstream is None else upstream.login_of(who)
@@ -85,7 +85,7 @@ async def disconnect(call: RestCall) -> Reply:
 
 
 def _principal_meant(call: RestCall) -> Principal:
-    """Whose accounts are meant.
+    """The principal whose accounts are meant.
 
     Raises:
         AccessDenied: somebody else's, and the caller is no administrator.

@@ -1,4 +1,4 @@
-"""The API description, OpenAPI 3.1, made of the table of routes; and a page to read it.
+"""The API description (OpenAPI 3.1), generated from the table of routes, and a page that shows it.
 
 Owns: the document. Never lists a route by itself.
 """
@@ -157,7 +157,7 @@ def _schema(model: type[BaseModel], schemas: dict[str, Any]) -> dict[str, Any]:
 
 
 def page(document: Mapping[str, Any]) -> str:
-    """A page that shows the description: no script, nothing from elsewhere."""
+    """An HTML page with the description; no scripts, nothing from other sites."""
     parts: list[str] = []
     for path, methods in document["paths"].items():
         for method, operation in methods.items():

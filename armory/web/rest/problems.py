@@ -48,7 +48,7 @@ TITLES = {
 
 
 class Problem(Exception):
-    """An answer that is an error.
+    """An error answer.
 
     Attributes:
         status: HTTP status.
@@ -108,7 +108,7 @@ def _limits(limit: int, remaining: int, resets_at_s: int) -> dict[str, str]:
 
 
 def problem_of(error: ArmoryError) -> Problem:
-    """The answer that an error of Armory stands for."""
+    """The problem for one of Armory's errors."""
     status = next((s for kind, s in _STATUS if isinstance(error, kind)), 500)
     headers: dict[str, str] = {}
     if status in {429, 503} and not error.lasts:
@@ -129,7 +129,7 @@ def problem_of(error: ArmoryError) -> Problem:
 
 
 def problem_response(problem: Problem, request_id: str) -> web.Response:
-    """A problem as it is sent."""
+    """The HTTP response for a problem."""
     body: dict[str, object] = {
         "type": "about:blank",
         "title": TITLES.get(problem.status, "Error"),
@@ -149,8 +149,8 @@ def problem_response(problem: Problem, request_id: str) -> web.Response:
 
 
 def answered_overdue(request: web.Request) -> bool:
-    """Whether a request that is being cancelled is to be answered all the same, `GatewayEnds`: its
-    client is still there. Then its task is cancelled no more.
+    """Whether a request that is being cancelled still gets an answer (`GatewayEnds`), because its
+    client is connected. If so, its task is uncancelled.
     """
     if not getattr(request.protocol, "overdue", False):
         return False
@@ -159,5 +159,7 @@ def answered_overdue(request: web.Request) -> bool:
 
 
 def not_found(what: str) -> Problem:
-    """What is not there, and what the caller may not see: the same answer."""
+    """The answer for things that do not exist and for those that the caller may not
+    see: the same.
+    """
     return Problem(404, "unknown", f"there is no such {what}")

@@ -1,4 +1,4 @@
-"""What was sent with a request: parts of its path, its parameters, its body, each checked.
+"""Reads and validates the path, the query parameters and the body of a request.
 
 Owns: reading them into models, and what is said of those that do not fit. Never knows who asks, nor
 what for.
@@ -37,7 +37,7 @@ _SHOWN_CHARS = 100
 
 
 def path_part(name: str, value: str) -> str:
-    """A part of the path.
+    """A decoded part of the path.
 
     Raises:
         Problem: it is empty, too long, or cannot be shown.
@@ -71,7 +71,8 @@ def read_params(model: type[BaseModel], request: web.Request) -> BaseModel:
 
 
 async def receive_body(route: Route, request: web.Request, limit: int, depth: int) -> bytes | None:
-    """The body, refused at the first part that shows why; None where the route takes none.
+    """Read the body, refusing it at the first part that breaks a rule; None where the route takes
+    none.
 
     Args:
         route: what it is for.
@@ -127,7 +128,7 @@ def _check_depth(nesting: DepthCheck, part: bytes) -> None:
 
 
 async def read_body(route: Route, data: bytes | None) -> BaseModel | dict[str, Raw] | None:
-    """What the body says; None where the route takes none.
+    """Parse the body; None where the route takes none.
 
     Args:
         route: what it is for; of a `verbatim` one only the members' names are checked.
@@ -160,8 +161,8 @@ async def _known_members(model: type[BaseModel], data: bytes) -> dict[str, Raw]:
 
 
 def _validated(model: type[BaseModel], value: object, *, strict: bool = False) -> BaseModel:
-    """A value as its model; `strict` where it has types of its own, as JSON has: there no text
-    passes for a number, nor "no" for false.
+    """Validate a value; `strict` where it comes from JSON, which has types of its own: no string
+    passes for a number there, nor "no" for false.
     """
     try:
         return model.model_validate(value, strict=strict)
@@ -173,7 +174,7 @@ def _validated(model: type[BaseModel], value: object, *, strict: bool = False) -
 
 
 def _validation_message(model: type[BaseModel], error: ErrorDetails) -> str:
-    """What is wrong, what came and what is expected."""
+    """What is wrong, the value that came, and what is expected."""
     if error["type"] == "missing":
         return "is needed and missing"
     if error["type"] == "extra_forbidden":

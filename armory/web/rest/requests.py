@@ -1,4 +1,4 @@
-"""From a request to a checked call, and from whatever happens to one answer.
+"""The path of a REST request: host and origin checks, authentication, limits, handler, errors.
 
 Owns: request ids, Host and Origin, authentication, access, errors; `reading` has what was sent.
 Never knows what a route does.
@@ -45,7 +45,7 @@ CLIENT_LEFT = 499
 
 
 def request_id_of(request: web.Request) -> str:
-    """The caller's own id where it is harmless, else a new one."""
+    """The caller's own request id where it is harmless, else a new one."""
     given = request.headers.get("X-Request-ID", "")
     return given if _REQUEST_ID.fullmatch(given) else uuid4().hex
 
@@ -119,7 +119,7 @@ async def _handled(
 
 
 def refuse_method(services: RestServices, allowed: str, request: web.Request) -> web.Response:
-    """The answer to a method that a path does not have; a browser's preflight included."""
+    """The answer for a method that a path does not have, including CORS preflights."""
     request_id = request_id_of(request)
     try:
         cors = _check_origin(services, request)
@@ -163,9 +163,9 @@ def _check_origin(services: RestServices, request: web.Request) -> dict[str, str
 
 
 def _own_page(origin: str, host: str | None, request: web.Request) -> bool:
-    """Whether the page came from this gateway, as the console does.
+    """Whether the page comes from this gateway, as the console does.
 
-    A page whose name was bound anew to this address looks the same, and has no credential.
+    A page whose host name was rebound to this address looks the same, but has no credential.
     """
     if host is None or "Authorization" not in request.headers:
         return False

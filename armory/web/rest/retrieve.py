@@ -154,7 +154,7 @@ class RetrieveHandlers:
     async def _found(
         self, call: RestCall, wanted: SearchRequest, path: str, started: float
     ) -> Reply:
-        """The answer to a search; over the path `v2` within the user's packs."""
+        """The answer to a search; on the path `v2` within the user's packs."""
         standing = await call.spend()
         found = await self._searching.search(call.principal, wanted, packs=path == "v2")
         (text,) = wanted.query.texts
@@ -164,7 +164,7 @@ class RetrieveHandlers:
     def _body(
         self, call: RestCall, text: str, found: Found, path: str, started: float
     ) -> dict[str, Any]:
-        """The members of an answer, which is noted by the way."""
+        """The members of an answer; also logs the query."""
         took_ms = round((time.perf_counter() - started) * 1000, 3)
         query_id = uuid4().hex
         self._log(call, query_id, text, found, path, took_ms)
@@ -235,7 +235,7 @@ class RetrieveHandlers:
         path: str,
         started: float,
     ) -> bytes:
-        """The answer of a run of the agent, noted like that of any search."""
+        """The answer of a run of the agent, logged as any search."""
         tools = [
             record_json(f.tool, score=f.score, relevance=f.match.score, reason=f.reason)
             for f in result.tools
@@ -280,19 +280,19 @@ class RetrieveHandlers:
 
 
 def _path_of(call: RestCall) -> str:
-    """`v2` for callers with a user, whose packs count; else `v1`."""
+    """`v2` for callers with a user, whose packs apply; else `v1`."""
     return "v2" if call.principal.user is not None else "v1"
 
 
 def _can_be_told(error: BaseException, request: web.Request) -> bool:
-    """Whether its client is there to be told of an error."""
+    """Whether the client is still connected to receive an error."""
     if isinstance(error, asyncio.CancelledError):
         return answered_overdue(request)
     return not isinstance(error, ConnectionError)
 
 
 def _problem(error: BaseException) -> dict[str, str]:
-    """What is told of an error once a stream has begun."""
+    """The error that is sent once a stream has begun."""
     if isinstance(error, asyncio.CancelledError):
         problem = problem_of(GatewayEnds())
     elif isinstance(error, ArmoryError):

@@ -1,4 +1,4 @@
-"""The one table that both the server and the API description are made of.
+"""The route type, from which both the server and the API description are built.
 
 Owns: what a route is. Never imports a handler; handlers list their routes.
 """
@@ -23,7 +23,7 @@ Access = Literal["public", "caller", "user", "admin"]
 
 
 def storable(text: str) -> str:
-    """Text that every database takes: no NUL, no lone surrogate.
+    """Check that every database can store a text: no NUL, no lone surrogate.
 
     Raises:
         ValueError: it has one.
@@ -39,7 +39,7 @@ Text = Annotated[str, AfterValidator(storable)]
 
 
 def _kinds(annotation: Any) -> set[Any]:
-    """The types that an annotation is made of."""
+    """The types that an annotation consists of."""
     return {annotation}.union(*map(_kinds, get_args(annotation)))
 
 
@@ -66,7 +66,7 @@ class Answer(BaseModel):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RestCall:
-    """One request, checked.
+    """One validated request.
 
     Attributes:
         services: see `RestServices`.
@@ -90,18 +90,18 @@ class RestCall:
 
     @property
     def admin(self) -> bool:
-        """Whether the caller administers this Armory."""
+        """Whether the caller administers this gateway."""
         return ADMIN in self.principal.scopes
 
     @property
     def makes_user(self) -> bool:
-        """Whether the caller's user is made where there is none yet: that of an API key is there,
-        or was just deleted.
+        """Whether the caller's user is created if it does not exist. Not for API keys: their user
+        exists, or was just deleted.
         """
         return self.principal.method != "api_key"
 
     async def count(self) -> None:
-        """Count the request, on a route that does so by itself.
+        """Count the request against the caller's rate; for routes that do so by themselves.
 
         Raises:
             RateLimited: it is one too many.
@@ -110,7 +110,7 @@ class RestCall:
             await self.services.take(self.principal)
 
     async def spend(self) -> Standing | None:
-        """Count one search of the caller; where its plan stands, None where it has none.
+        """Count one search of the caller; returns the state of its plan, None where it has none.
 
         Raises:
             BackendError: nothing is searched here.
@@ -138,7 +138,7 @@ class RestCall:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer: `body` is encoded as JSON, bytes are sent as they are."""
+    """An answer: `body` is encoded as JSON, bytes are sent unchanged."""
 
     body: Any
     status: int = 200
@@ -195,13 +195,13 @@ class Route:
 
     @property
     def operation(self) -> str:
-        """Unique name in the description."""
+        """The unique operation id in the description."""
         words = self.path.replace("{", "").replace("}", "").replace("_", "/").split("/")
         return "_".join([self.method.lower(), *(word for word in words if word)])
 
     @property
     def statuses(self) -> list[int]:
-        """Every status that it can answer with but success."""
+        """All statuses that it can answer with, except success."""
         found = {405, 500, 503, *self.problems}
         if self.access != "public":
             found |= {400, 401, 403, 429}

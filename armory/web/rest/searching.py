@@ -1,4 +1,4 @@
-"""One retrieval over REST: how it ranks, and the kept answers.
+"""Searches for REST, and the cache of their results.
 
 Owns: the cache of results, the shape of a found tool. Never knows a route.
 """
@@ -34,7 +34,7 @@ _ROUNDED = 0.5 * 10**-_DIGITS
 
 
 class Found(msgspec.Struct, frozen=True):
-    """What a search gave, as it is kept.
+    """The result of a search, as it is cached.
 
     Attributes:
         tools: the JSON array of tools, as bytes: other replicas read them from the shared cache.
@@ -57,7 +57,7 @@ class Found(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
-    """A search, with what decides its answer beside the visible set."""
+    """A search: all that decides its answer, besides the visible set."""
 
     query: Query
     top_k: int
@@ -66,8 +66,8 @@ class SearchRequest:
 
     @property
     def limits(self) -> Limits:
-        """The best, whatever they are worth; `min_score` is one of the ranker's own formula, as
-        answers show it.
+        """The limits of the ranking: the best `top_k`, whatever their score; `min_score` applies to
+        the ranker's own formula, as answers show it.
         """
         least = None if self.min_score is None else self.min_score - _ROUNDED
         return Limits(threshold=None, max_tools=self.top_k, min_raw=least)
@@ -94,14 +94,14 @@ class Searching:
         self._findable = FindableTools(services)
 
     def visible(self, principal: Principal, *, packs: bool) -> VisibleSet:
-        """What `principal` may find: the catalog's and the indexed tools that policy allows.
+        """The tools that `principal` may find: of the catalog and registered ones, by policy.
 
-        One object for as long as nothing of it changes, so that retrieval can keep its mask.
+        The same object while nothing of it changes, so that retrieval can cache its mask.
         """
         return self._findable.of(principal, packs=packs).visible
 
     async def search(self, principal: Principal, wanted: SearchRequest, *, packs: bool) -> Found:
-        """The answer to a query, kept for five minutes for whoever would get the same.
+        """The answer to a query, cached for five minutes for callers that would get the same.
 
         Raises:
             InvalidRequest: a query that cannot be searched for.

@@ -1,4 +1,4 @@
-"""The dependencies of the REST API, handed over by the runtime.
+"""The dependencies of the REST API, provided by the runtime.
 
 Owns: the seam. Never makes any of it.
 """
@@ -36,11 +36,11 @@ class Engine(Protocol):
 
     @property
     def tools(self) -> Sequence[ToolRecord]:
-        """What is searched now; another object after every change."""
+        """The tools that are searched now; a new object after every change."""
         ...
 
     async def rank(self, query: Query, visible: VisibleSet | None = None) -> Ranking:
-        """Every candidate of a query, ordered and scored; nothing is cut."""
+        """All candidates of a query, ordered and scored; nothing is cut."""
         ...
 
     async def embedding(self, text: str) -> FloatArray | None:
@@ -49,12 +49,12 @@ class Engine(Protocol):
 
 
 def retrieval_off() -> BackendError:
-    """What a search is told where there is none."""
+    """The error for searches where Tool RAG is off."""
     return BackendError("retrieval is off here; see tool_rag.enabled")
 
 
 class RetrievalOff:
-    """The engine of a gateway without Tool RAG: holds nothing, and says so to every search."""
+    """The engine of a gateway without Tool RAG: it holds no tools, and refuses every search."""
 
     tools: Sequence[ToolRecord] = ()
 
@@ -92,14 +92,14 @@ class Agent(Finder, Protocol):
 
 
 class Gate(Protocol):
-    """From which hosts and origins requests are taken (`wire.http.host_checks.HostChecks`)."""
+    """Checks of `Host` and `Origin` (`wire.http.host_checks.HostChecks`)."""
 
     def host_allowed(self, host: str | None) -> bool:
-        """Whether a Host value may be asked for."""
+        """Whether requests with this Host value are accepted."""
         ...
 
     def origin_allowed(self, origin: str) -> bool:
-        """Whether a browser page of this origin may talk to the gateway."""
+        """Whether browser pages of this origin may call the gateway."""
         ...
 
     def seen_as(
@@ -110,14 +110,14 @@ class Gate(Protocol):
 
 
 class Resources(Protocol):
-    """The gateway as a resource of OAuth (`wire.http.resources.ProtectedResources`)."""
+    """The gateway as an OAuth protected resource (`wire.http.resources.ProtectedResources`)."""
 
     def whole(self, request: web.Request) -> str | None:
-        """What a token must be for."""
+        """The resource identifier that a token must be for."""
         ...
 
     def metadata_url(self, request: web.Request, path: str | None = None) -> str | None:
-        """Where an endpoint's metadata are, by its path."""
+        """The URL of an endpoint's resource metadata, by the endpoint's path."""
         ...
 
 
@@ -185,7 +185,7 @@ class RestLimits:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RestServices:
-    """Everything that handlers use.
+    """The dependencies of the REST handlers.
 
     Attributes:
         engine: retrieval.

@@ -1,4 +1,4 @@
-"""What retrieval over REST takes and gives, as models.
+"""The models of retrieval over REST.
 
 Owns: names, ranges and descriptions of members. Never imports a handler.
 """
@@ -84,7 +84,7 @@ Digests = Annotated[str, Field(pattern=_DIGESTS, max_length=33_000)]
 
 
 def digests_of(given: str | list[str]) -> list[str]:
-    """The digests of a list, or of a URL's list with commas."""
+    """The digests in a list, or in a comma-separated URL parameter."""
     return given.split(",") if isinstance(given, str) and given else list(given)
 
 

@@ -204,7 +204,7 @@ async def catalog(call: RestCall) -> Reply:
 
 
 def _process(call: RestCall) -> str | None:
-    """Which replica answers."""
+    """The replica that answers."""
     live = call.services.live
     return None if live is None else live.activity.process
 

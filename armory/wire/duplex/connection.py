@@ -1,4 +1,4 @@
-"""One connection that carries messages both ways, served in both eras.
+"""One bidirectional connection, serving both eras.
 
 Owns: what each message that comes is, the connection's session, and its end. Bytes come in through
 `take`, go out through the stream; never imports a transport.
@@ -51,7 +51,7 @@ from armory.wire.streams import EventStream
 
 
 class DuplexRequest(msgspec.Struct, frozen=True):
-    """A request as it came on the connection.
+    """A request that came on the connection.
 
     Attributes:
         id: its JSON-RPC id, as JSON.
@@ -68,7 +68,7 @@ class DuplexRequest(msgspec.Struct, frozen=True):
 
 
 class Duplex:
-    """One connection.
+    """One bidirectional connection.
 
     Args:
         dispatcher, sessions: the request path of the edge that it belongs to.
@@ -108,7 +108,7 @@ class Duplex:
         self._opening = False
 
     async def take(self, data: bytes, headers: Mapping[str, str] | None = None) -> None:
-        """One frame from the client: a message or, in 2025-03-26, a batch. Never raises.
+        """Handle one frame from the client: a message or, in 2025-03-26, a batch. Never raises.
 
         Args:
             data: the frame.
@@ -131,16 +131,16 @@ class Duplex:
             await self.refuse(bad.code, bad.message, bad.id)
 
     async def refuse(self, code: int, message: str, id: bytes = jsonrpc.NULL) -> None:
-        """Answer what could not even be read."""
+        """Answer a frame that could not be decoded."""
         await self._out.write(refused(id, code, message))
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Those that the connection was opened with."""
+        """The headers that the connection was opened with."""
         return self._caller.headers
 
     def seen_as(self, principal: Principal) -> None:
-        """Who is at the other end came again, with the scopes that it has by now."""
+        """The client sent another request; update its scopes."""
         if principal is not self._caller.principal:
             self._caller = msgspec.structs.replace(self._caller, principal=principal)
             if self._session is not None:
@@ -151,7 +151,7 @@ class Duplex:
     async def _message(
         self, message: Message, known: Parameters, caller: Caller, deliver: Deliver
     ) -> asyncio.Task[None] | None:
-        """Take one message; the task of a request, whose answer goes to `deliver`."""
+        """Handle one message; returns the task of a request, whose answer goes to `deliver`."""
         if not message.is_request:
             self._receive(message)
         elif message.method == "initialize":
@@ -203,7 +203,7 @@ class Duplex:
             await self._out.write(b"[" + b",".join(found) + b"]")
 
     def _receive(self, message: Message) -> None:
-        """A notification or a response of the client."""
+        """Handle a notification or a response of the client."""
         if message.method == CANCELLED:
             self._requests.cancel(*cancelled(message))
         elif self._session is not None:
@@ -234,7 +234,7 @@ class Duplex:
     def _start(
         self, message: Message, known: Parameters, caller: Caller, deliver: Deliver
     ) -> asyncio.Task[None]:
-        """Serve a request in a task of its own; its answer goes to `deliver`.
+        """Serve a request in a task; its answer goes to `deliver`.
 
         Raises:
             Malformed: `params` or `_meta` is no object, or too many requests are under way.
@@ -296,13 +296,15 @@ class Duplex:
     # -- the end -----------------------------------------------------------------------------
 
     async def finish(self) -> None:
-        """No more comes: the stream ends once what is in flight has, however long that takes."""
+        """The input has ended: the stream ends once all requests in flight have, however long that
+        takes.
+        """
         await self.drain(None)
         self._out.close()
 
     async def drain(self, timeout_s: float | None) -> None:
-        """No more comes: end the listening requests properly, and let the others finish, without
-        answers to what they ask.
+        """The input has ended: end listening requests properly, and let the others finish without
+        answers to their questions.
         """
         self._draining = True
         if self._session is not None:
@@ -318,7 +320,7 @@ class Duplex:
         self._requests.run_out()
 
     async def close(self) -> None:
-        """The other end is gone: cancel what is in flight, end the session."""
+        """The client is gone: cancel what is in flight, end the session."""
         self.closed = True
         await stop(*self._requests, *self._batches, timeout_s=5)
         self._out.close()

@@ -1,4 +1,4 @@
-"""The requests of one connection that are being served.
+"""The requests in flight on one connection.
 
 Owns: how many there may be, cancelling them, and that each is answered once: with its result, or
 with an error where the client reads too little or the gateway ends. Never imports a session.
@@ -31,7 +31,7 @@ _HELD_BYTES = 128 << 20
 
 
 class RequestsInFlight:
-    """The requests of one connection, each served in a task of its own.
+    """The requests in flight on one connection, each served in a task of its own.
 
     Args:
         out: where the answers wait to be read.
@@ -68,14 +68,14 @@ class RequestsInFlight:
         return task
 
     def cancel(self, id: bytes, reason: CancelReason | None) -> None:
-        """Cancel the request `id`, if it is in flight; it gets no answer."""
+        """Cancel the request `id`, if it is in flight; it is not answered."""
         task = self._by_id.get(id)
         if task is not None:
             cancel_soon(task, reason)
 
     def run_out(self) -> None:
-        """The gateway ends, and they may take no longer: each is cancelled, and answered with that
-        error.
+        """The gateway shuts down and the drain time is over: cancel each request, and answer it
+        with that error.
         """
         self._overdue = True
         for task in self:

@@ -1,1 +1,1 @@
-"""What differs between protocol revisions, as pure functions."""
+"""The differences between protocol eras, as pure functions."""

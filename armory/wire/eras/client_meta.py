@@ -1,4 +1,4 @@
-"""What of a client's `_meta` goes on to the upstream.
+"""Which members of a client's `_meta` are passed on to the upstream.
 
 Owns: taking out what belongs to the hop between client and gateway. Pure; never does I/O.
 """
@@ -14,7 +14,7 @@ from armory.protocol.rawjson import pack
 
 
 def passed_meta(meta: Mapping[str, Raw], *, transparent: bool) -> dict[str, Raw]:
-    """What of a request's `_meta` goes on to the upstream: vendor and trace keys."""
+    """The members of a request's `_meta` that are passed on: vendor and trace keys."""
     return {
         key: raw
         for key, raw in meta.items()
@@ -25,7 +25,7 @@ def passed_meta(meta: Mapping[str, Raw], *, transparent: bool) -> dict[str, Raw]
 def with_passed_meta(
     params: dict[str, Raw], meta: Mapping[str, Raw], *, transparent: bool
 ) -> dict[str, Raw]:
-    """The parameters with `_meta` reduced to what goes on."""
+    """The parameters with `_meta` reduced to what is passed on."""
     if "_meta" in params:
         passed = passed_meta(meta, transparent=transparent)
         if passed:

@@ -1,4 +1,4 @@
-"""Who the gateway says it is, and which revision and capabilities both sides agree on.
+"""The answers to `initialize` and `server/discover`: identity, revision, capabilities.
 
 Owns: the answers to `initialize` and `server/discover`. Pure; never does I/O.
 """
@@ -17,7 +17,7 @@ from armory.protocol.versions import LEGACY_VERSIONS, MODERN_VERSIONS
 
 
 def negotiated(asked: str) -> str:
-    """The handshake's answer: the revision asked for, else the newest that has a handshake."""
+    """The revision to answer: the requested one, else the newest that has a handshake."""
     return asked if asked in LEGACY_VERSIONS else LEGACY_VERSIONS[-1]
 
 
@@ -53,12 +53,12 @@ CAPABILITIES_BYTES = 16_384
 
 
 def within_bounds(raw: Raw | None) -> bool:
-    """Whether declared capabilities are no larger than they may be."""
+    """Whether declared capabilities are within the size limit."""
     return raw is None or len(memoryview(raw)) <= CAPABILITIES_BYTES
 
 
 def capabilities_of(raw: Raw | None) -> dict[str, Any]:
-    """Declared client capabilities; none where they are no object."""
+    """The declared client capabilities; empty where they are no object."""
     if raw is None:
         return {}
     try:

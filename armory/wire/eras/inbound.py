@@ -1,4 +1,4 @@
-"""Which era a message is in, and whether a modern request is as its headers and `_meta` say.
+"""Detects a message's era, and validates modern requests against their headers and `_meta`.
 
 Owns: that decision and the order of the modern revision's checks. Pure; never does I/O.
 """
@@ -23,8 +23,8 @@ from armory.wire.eras.mismatch import mismatch, repeated
 def is_modern(version_header: str | None, meta: Mapping[str, Raw], method: str | None) -> bool:
     """Whether a message is a modern one.
 
-    The `_meta` version key or a version header that no handshake ever negotiated says so;
-    `initialize` never does.
+    It is if it has the version key in `_meta`, or a version header that no handshake ever
+    negotiated; `initialize` never is.
     """
     if method == "initialize" and PROTOCOL_VERSION not in meta:
         return version_header in MODERN_VERSIONS
@@ -41,7 +41,7 @@ def refusal(
     named: str | None,
     headers: Mapping[str, str] | None,
 ) -> RpcError | None:
-    """Why a modern request cannot be served; None when nothing is wrong.
+    """The error for an invalid modern request; None when nothing is wrong.
 
     Args:
         method: the body's method.
@@ -80,7 +80,7 @@ def _is_usual(
     params: Mapping[str, Raw],
     headers: Mapping[str, str] | None,
 ) -> bool:
-    """Whether the common case holds: all headers there, plain and equal to the body."""
+    """Whether the common case holds: all headers present, plain and equal to the body."""
     if version not in MODERN_VERSIONS:
         return False
     if headers is None:
@@ -112,7 +112,7 @@ def _unsound(meta: Mapping[str, Raw]) -> RpcError | None:
 
 
 def _is_level(raw: Raw | None) -> bool:
-    """Whether it asks for log messages of a level that there is, or for none."""
+    """Whether it is a known log level, or none."""
     return raw is None or raw == NULL or text_or_none(raw) in LOG_LEVELS
 
 
@@ -122,7 +122,7 @@ def _bad_meta(key: str, meta: Mapping[str, Raw], expected: str) -> RpcError:
 
 
 def version_refusal(version: str) -> RpcError | None:
-    """Why a modern message's version is not served; None when it is."""
+    """The error for an unsupported version; None when it is supported."""
     if version in MODERN_VERSIONS:
         return None
     data = {"supported": list(MODERN_VERSIONS), "requested": version}

@@ -1,4 +1,4 @@
-"""What the HTTP headers of a modern request say, against its body.
+"""Compares the HTTP headers of a modern request with its body.
 
 Owns: the refusal of a header that is missing, doubled or says something else. Pure.
 """
@@ -29,7 +29,7 @@ _DECIMAL = re.compile(r"(-?[0-9]+)(?:\.0+)?")
 
 
 def repeated(headers: Mapping[str, str]) -> RpcError | None:
-    """The refusal of a request that sends a header twice: two readers may see two values.
+    """The error for a repeated header: two readers may see two values.
 
     Args:
         headers: with a length and items that count each line.
@@ -53,7 +53,7 @@ def mismatch(
     named: str | None,
     params: Mapping[str, Raw],
 ) -> RpcError | None:
-    """The refusal for the first header that does not say what the body does.
+    """The error for the first header that does not match the body.
 
     Args:
         headers: case-insensitive.
@@ -88,9 +88,9 @@ def _refused(headers: Mapping[str, str], header: str, part: str, wanted: object)
 def param_refusal(
     schema: Mapping[str, Any], params: Mapping[str, Raw], headers: Mapping[str, str]
 ) -> RpcError | None:
-    """Why the `Mcp-Param-*` headers of a call do not fit its arguments; None when they do.
+    """The error for `Mcp-Param-*` headers that do not match the arguments; None when they do.
 
-    Nothing is checked for a schema whose annotations do not hold: clients leave such a tool out.
+    Nothing is checked for a schema with invalid annotations: clients leave such a tool out.
     """
     if annotation_problem(schema) is not None:
         return None
@@ -108,7 +108,7 @@ def param_refusal(
 
 
 def _param_problem(given: Sequence[str], argument: Any, kind: str) -> str | None:
-    """What is wrong with one such header, the argument's name to be put in."""
+    """What is wrong with one such header; the argument's name is to be inserted."""
     if len(given) > 1:
         return "appears more than once"
     text = rendered(argument)
@@ -123,7 +123,7 @@ def _param_problem(given: Sequence[str], argument: Any, kind: str) -> str | None
 
 
 def _same(said: str, text: str, argument: Any, kind: str) -> bool:
-    """Whether a header says what the argument is; whole numbers compare as numbers."""
+    """Whether a header equals the argument; whole numbers are compared as numbers."""
     number = _DECIMAL.fullmatch(said) if kind == "integer" else None
     whole = isinstance(argument, int) or (isinstance(argument, float) and argument.is_integer())
     if number is None or isinstance(argument, bool) or not whole:

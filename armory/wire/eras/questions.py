@@ -1,4 +1,4 @@
-"""Which requests of a server a client said that it can answer.
+"""Which questions of a server a client has declared that it can answer.
 
 Owns: that decision for both eras, and what is said of the others. Pure; never does I/O.
 """
@@ -19,17 +19,17 @@ _NO_TOOLS = (NULL, Raw(b"[]"))
 
 
 def asks_url(params: Mapping[str, Raw]) -> bool:
-    """Whether an elicitation is one in URL mode."""
+    """Whether an elicitation is in URL mode."""
     return text_of(params, "mode") == "url"
 
 
 def asks_with_tools(params: Mapping[str, Raw]) -> bool:
-    """Whether a sampling lets the model call tools."""
+    """Whether a sampling request lets the model call tools."""
     return any(params.get(name, NULL) not in _NO_TOOLS for name in ("tools", "toolChoice"))
 
 
 def is_unknown(method: str) -> bool:
-    """Whether Armory knows no such request of a server."""
+    """Whether a question's method is unknown to Armory."""
     return method not in CAPABILITY and method != "ping" and not method.startswith("tasks/")
 
 
@@ -55,7 +55,7 @@ def may_ask(
 
 
 def required(method: str, params: Mapping[str, Raw]) -> dict[str, Any]:
-    """The capabilities that a client needs to declare for this request."""
+    """The capabilities that a client must declare for this question."""
     needed = CAPABILITY.get(method, method)
     modes: dict[str, Any] = {}
     if needed == "elicitation":
@@ -66,7 +66,7 @@ def required(method: str, params: Mapping[str, Raw]) -> dict[str, Any]:
 
 
 def refusal(method: str, capabilities: Mapping[str, Any]) -> Raw:
-    """The error for a server that asks what the client did not say it can answer."""
+    """The error for a server whose question the client has not declared that it can answer."""
     # of a declared capability, it is the mode that the client lacks
     declared = CAPABILITY.get(method) in capabilities
     code = codes.INVALID_PARAMS if declared else codes.METHOD_NOT_FOUND

@@ -1,4 +1,4 @@
-"""Results and errors in the shape of the client's era.
+"""Converts results and errors to the client's era.
 
 Owns: what an answer gains or loses on its way between revisions. Pure; never does I/O.
 """
@@ -44,7 +44,7 @@ def shape(
     cacheable: bool = False,
     private: bool = False,
 ) -> Reply:
-    """An answer in the shape of the client's era.
+    """An answer in the client's era.
 
     Args:
         reply: as the gateway gave it; `reply.era` says in whose era it is.
@@ -92,7 +92,7 @@ def _for_modern(result: Raw, info: Raw, *, cacheable: bool, private: bool) -> Ra
 
 
 def _with_server(meta: Raw | None, info: Raw) -> Raw:
-    """A `_meta` that says who answers; one that is too large to be opened keeps what it has."""
+    """A `_meta` that names the server; one that is too large to be decoded stays as it is."""
     try:
         return pack({**({} if meta is None else members(meta)), SERVER_INFO: info})
     except TooWide:

@@ -1,1 +1,1 @@
-"""MCP over HTTP: admission, both eras' endpoints, HTTP+SSE, and the hop between replicas."""
+"""MCP over HTTP: admission, the endpoints of both eras, HTTP+SSE, forwarding between replicas."""

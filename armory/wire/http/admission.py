@@ -1,4 +1,4 @@
-"""Whether an HTTP request is let in, and as whose: host, origin, credential, endpoint.
+"""Admits HTTP requests: checks host, origin, credential and endpoint.
 
 Owns: `Admission`, which makes an `AdmittedRequest` or answers why not, and counts how often.
 """
@@ -40,7 +40,8 @@ Serve = Callable[[AdmittedRequest], Awaitable[web.StreamResponse]]
 
 
 class RequestRejected(Exception):
-    """A request that is answered already; without a reason it is none that was refused.
+    """The request has been answered and is not to be served; without a reason it does not count as
+    rejected.
 
     Args:
         response: what it is answered.
@@ -61,7 +62,7 @@ class RequestRejected(Exception):
 
 
 class Admission:
-    """Lets requests in.
+    """Admits requests.
 
     Args:
         hosts: which Host and Origin values are taken.
@@ -96,7 +97,7 @@ class Admission:
         self._gateway = gateway
 
     async def serve(self, kind: Kind, request: web.Request, serve: Serve) -> web.StreamResponse:
-        """Let a request in and have it served, or answer why not."""
+        """Admit a request and have it served, or answer why not."""
         try:
             admitted = await self._admit(kind, request)
         except RequestRejected as rejected:
@@ -132,13 +133,13 @@ class Admission:
         return rejected.response
 
     def outdated(self, admitted: AdmittedRequest) -> bool:
-        """Whether credentials have ended since a request was let in, so that `confirm` has to ask:
-        hardly ever, so that the question costs no coroutine.
+        """Whether credentials have ended since a request was admitted, so that `confirm` must
+        check. Cheap, since it is hardly ever so.
         """
         return admitted.endings != self._authenticator.endings
 
     async def confirm(self, admitted: AdmittedRequest) -> None:
-        """Ask again who it is where credentials have ended since a request was let in: its body may
+        """Authenticate again if credentials have ended since a request was admitted: its body may
         have come late, or an upstream was waited for.
 
         Raises:
@@ -149,7 +150,7 @@ class Admission:
             admitted.endings = now  # not before: who asks meanwhile waits as well
 
     async def caller(self, request: web.Request) -> Principal | None:
-        """Who asks for what needs no credential; None: somebody unknown.
+        """The caller of a request that needs no credential; None: unknown.
 
         Raises:
             RequestRejected: not from this host.
@@ -233,7 +234,7 @@ class Admission:
             raise RequestRejected(answer, "unavailable", principal)
 
     async def _id_of(self, request: web.Request) -> bytes:
-        """The id of what is asked, so that a client finds its request again; null: none."""
+        """The id in a request's body, for the error answer; null: none."""
         if request.method != "POST":
             return jsonrpc.NULL
         try:
@@ -268,7 +269,7 @@ def _refused(
 
 
 def preflight(origin: str | None, request: web.Request) -> web.Response:
-    """The answer to `OPTIONS`; `origin`: of a page that may ask, None: no page does."""
+    """The answer to `OPTIONS`; `origin`: of an allowed page, None: not allowed."""
     if origin is None:
         return web.Response(status=204, headers={"Allow": "GET, POST, DELETE, OPTIONS"})
     asked = request.headers.get("Access-Control-Request-Headers")

@@ -1,4 +1,4 @@
-"""One HTTP request that was let in, and the ways to answer it at once.
+"""An admitted HTTP request, and helpers to answer it.
 
 Owns: `AdmittedRequest`, what its head says, and the answers to it. aiohttp's server side is used
 here and in its siblings, nowhere below.
@@ -51,8 +51,8 @@ class AdmittedRequest:
 
 
 def answered_overdue(admitted: AdmittedRequest) -> bool:
-    """Whether a request that is being cancelled is to be answered all the same, `OVERDUE`: the
-    gateway ends, its client is still there. Then its task is cancelled no more.
+    """Whether a request that is being cancelled still gets an answer (`OVERDUE`), because the
+    gateway shuts down and its client is connected. If so, its task is uncancelled.
     """
     if not getattr(admitted.connection, "overdue", False):
         return False
@@ -62,7 +62,7 @@ def answered_overdue(admitted: AdmittedRequest) -> bool:
 
 @lru_cache(maxsize=64)
 def accepts(header: str | None) -> tuple[bool, bool]:
-    """(JSON, server-sent events) as an Accept header lists them; without one both."""
+    """(JSON, server-sent events): what an Accept header lists; both without one."""
     if header is None or "*/*" in header:
         return True, True
     lowered = header.lower()
@@ -76,7 +76,7 @@ def json_answer(
     status: int = 200,
     headers: Mapping[str, str] | None = None,
 ) -> JsonAnswer:
-    """A JSON body, whole or in parts."""
+    """A JSON answer, whole or in parts."""
     extra = admitted.extra if admitted is not None else None
     every = {**extra, **(headers or {})} if extra else headers
     if isinstance(body, bytes):
@@ -89,7 +89,7 @@ def json_answer(
 def only_answer(
     admitted: AdmittedRequest, message: Data, headers: Mapping[str, str]
 ) -> web.StreamResponse:
-    """One message: as JSON, or as the one event for a client that takes events alone."""
+    """One message: as JSON, or as the only event for a client that accepts event streams alone."""
     if admitted.takes_json:
         return json_answer(admitted, message, headers=headers)
     every = {**SSE_HEADERS, **admitted.extra, **headers}
@@ -113,13 +113,13 @@ def refusal(
 def new_stream(
     admitted: AdmittedRequest, headers: Mapping[str, str] | None = None
 ) -> web.StreamResponse:
-    """An event stream, not yet started."""
+    """An event stream, not started yet."""
     return web.StreamResponse(headers={**SSE_HEADERS, **admitted.extra, **(headers or {})})
 
 
 def query_parameters(request: web.Request) -> dict[str, list[str]]:
-    """The query parameters of a request, by name; bytes that are no UTF-8 as lone surrogates, so
-    that who reads a parameter can refuse it.
+    """The query parameters of a request, by name; invalid UTF-8 as lone surrogates, so that readers
+    of a parameter can refuse it.
     """
     if "?" not in request.raw_path:
         return {}
@@ -131,10 +131,10 @@ def query_parameters(request: web.Request) -> dict[str, list[str]]:
 
 
 def share_of(caller: Caller) -> str:
-    """Whose share of the event loop, and of all connections, a request has."""
+    """The key under which a request's share of the event loop and of the connections is counted."""
     return person_at(caller.principal, caller.remote)
 
 
 def person_at(principal: Principal, remote: str | None) -> str:
-    """The person behind a principal; behind one that is nobody, whoever is at an address."""
+    """The person behind a principal; for the anonymous one, the address."""
     return f"{principal.key} {remote}" if principal is ANONYMOUS else principal.person

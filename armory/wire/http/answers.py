@@ -1,4 +1,4 @@
-"""JSON answers written in one go: a head made of constants, then the body's parts.
+"""JSON answers written in one go: a prepared head, then the body's parts.
 
 Owns: `JsonAnswer`, and large messages in pieces, as bodies and as events. aiohttp builds each head
 from a case-insensitive multidict; an answer without headers of its own needs none of that, and a
@@ -31,7 +31,7 @@ _lines: dict[int, bytes] = {}
 
 
 class _Clock:
-    """The constant part of the head, made anew each second because of its date."""
+    """The constant part of the head, rebuilt each second because of its date."""
 
     second = 0
     text = b""
@@ -92,8 +92,8 @@ class JsonAnswer(web.StreamResponse):
         return self._written or self._request is not None or super().prepared
 
     def write_at_once(self, request: web.BaseRequest) -> bool:
-        """Write all of it, where it is not too large for one piece and its head is the usual one;
-        False: nothing was written.
+        """Write everything if it fits one piece and the head is the usual one; returns False if
+        nothing was written.
 
         Raises:
             ConnectionResetError: the client has gone.
@@ -113,13 +113,13 @@ class JsonAnswer(web.StreamResponse):
         return self._own and usual and request.method == "POST"
 
     def _head(self, request: web.BaseRequest, size: int) -> bytes:
-        """The head of a body of so many bytes; both count as written."""
+        """The head of a body of `size` bytes; both count as written."""
         head = b"%b%b%d\r\n\r\n" % (_status_line(self.status), _constant(), size)
         request.writer.output_size += len(head) + size
         return head
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
-        """As aiohttp's; the head goes out with the body."""
+        """As aiohttp's; the head is sent with the body."""
         if self._written:
             return request.writer
         if self._plain(request):
@@ -132,7 +132,7 @@ class JsonAnswer(web.StreamResponse):
         return await super().prepare(request)
 
     async def write_eof(self, data: bytes = b"") -> None:
-        """Write what is left: here, everything."""
+        """Write the rest: here, everything."""
         if self._written:
             return
         self._written = True
@@ -164,10 +164,10 @@ def _open(request: web.BaseRequest) -> asyncio.Transport:
 async def _write_slowly(
     request: web.BaseRequest, transport: asyncio.Transport, parts: list[Part], size: int
 ) -> None:
-    """Write no more than the client reads; the connection is told that all is held meanwhile.
+    """Write as fast as the client reads, and report how much is held meanwhile.
 
-    Leaves nothing in `parts`: aiohttp's error, where the client goes away, is held by what it
-    waited for, and by its trace holds everybody on the way until garbage goes.
+    Empties `parts`: when the client goes away, aiohttp's error and its traceback keep all frames
+    alive until the garbage collector runs.
     """
     connection = request.protocol
     piece: Part = b""
@@ -189,7 +189,7 @@ async def _write_slowly(
 async def write_event(
     request: web.BaseRequest, response: web.StreamResponse, parts: Sequence[Part]
 ) -> None:
-    """One message in parts as a server-sent event; a large one piece by piece, too."""
+    """Write one message in parts as a server-sent event; a large one piece by piece, too."""
     size = sum(map(len, parts))
     if size <= PIECE_BYTES:
         await response.write(frame(b"".join(parts)))
@@ -201,7 +201,7 @@ async def write_event(
 
 @contextmanager
 def _holding(request: web.BaseRequest, size: int) -> Generator[None]:
-    """Tell the connection that so much is held for it, read or not: none of it goes before all."""
+    """Report to the connection that `size` bytes are held until all of them are written."""
     tell_held(request, size)
     try:
         yield
@@ -211,7 +211,7 @@ def _holding(request: web.BaseRequest, size: int) -> Generator[None]:
 
 @contextmanager
 def held_for(request: web.BaseRequest, stream: EventStream) -> Generator[None]:
-    """Tell the connection that writes a stream how much waits in it."""
+    """Report to the connection how many bytes wait in a stream."""
     stream.on_held = tell = partial(tell_held, request)
     tell(stream.held_bytes)
     try:
@@ -223,6 +223,6 @@ def held_for(request: web.BaseRequest, stream: EventStream) -> Generator[None]:
 
 
 def tell_held(request: web.BaseRequest, size: int) -> None:
-    """Tell a request's connection, where it counts that, how many bytes wait to be read on it."""
+    """Report to a request's connection, if it counts that, how many bytes wait to be read on it."""
     if (holds := getattr(request.protocol, "holds", None)) is not None:
         holds(size)

@@ -1,4 +1,4 @@
-"""Reading the body of a message: refused at the first bytes that show why, whatever its size.
+"""Reads message bodies, refusing them at the first bytes that break a rule.
 
 Owns: `BodyReader`, and the share of the event loop that looking through large bodies may take. It
 opens nothing of them.
@@ -28,7 +28,7 @@ _Look = Callable[[bytes], Awaitable[None]]
 
 
 def _refuse_none(_head: bytes, _size: int) -> None:
-    """Refuse no body by how it begins."""
+    """Accepts every beginning."""
 
 
 class BodyReader:
@@ -51,8 +51,8 @@ class BodyReader:
         self._turn = asyncio.Lock()  # large ones are looked through one after another
 
     def arrived(self, request: web.Request) -> bytes | None:
-        """The body, where all of it is there already and can be looked through in one go, as
-        nearly all can; None: it has to be read.
+        """The body, if all of it has arrived and is small enough to check at once, as nearly all
+        are; None: it has to be read.
 
         Raises:
             Malformed: it is nested too deep.
@@ -67,7 +67,7 @@ class BodyReader:
         return body
 
     async def read(self, request: web.Request) -> bytes | None:
-        """The body, none of it too deep; None when it is too large.
+        """Read the body and check its nesting; None when it is too large.
 
         Raises:
             Malformed: it is nested too deep, or begins as none may; the rest has not been read.
@@ -103,7 +103,7 @@ class BodyReader:
 async def read_body(
     request: web.Request, limit: int, looking: Callable[[], _Look] | None = None
 ) -> bytes | None:
-    """The body; None when it is larger than `limit` bytes.
+    """Read the body; None when it is larger than `limit` bytes.
 
     Args:
         request: whose.
@@ -146,7 +146,7 @@ async def read_body(
 
 
 def _understood(request: web.Request) -> None:
-    """Tell the connection, where it counts what arrives, that a body was looked through."""
+    """Report to the connection, if it counts incoming data, that a body was checked."""
     told = getattr(request.protocol, "understood", None)
     if told is not None:
         told()

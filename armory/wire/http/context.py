@@ -1,4 +1,4 @@
-"""What the handlers of the HTTP edge share.
+"""The dependencies that the handlers of the HTTP edge share.
 
 Owns: `EdgeContext`. Made once by the edge; handlers see this and never the edge itself.
 """

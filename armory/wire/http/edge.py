@@ -1,4 +1,4 @@
-"""MCP over HTTP: one place where a request arrives and is given to its era.
+"""The HTTP edge: receives requests and passes them to the endpoint of their era.
 
 Owns: the edge's parts, its routes, telling eras apart, and its life. Plain values in, registered on
 an aiohttp application that others compose.
@@ -140,8 +140,8 @@ class HttpEdge:
     # -- life --------------------------------------------------------------------------------
 
     def register(self, app: web.Application) -> None:
-        """Add the routes, each also with a slash at the end, as many paste it: clients that follow
-        a redirect with a POST and its credential are few. The application's runner needs
+        """Register the routes, each also with a trailing slash, as many users paste it: few clients
+        follow a redirect with a POST and its credential. The application's runner needs
         `handler_cancellation=True`.
         """
         base = self._settings.base_path
@@ -162,11 +162,11 @@ class HttpEdge:
     def fixed_path_handlers(
         self,
     ) -> dict[str, Callable[[web.Request], Awaitable[web.StreamResponse]]]:
-        """Handlers of what `register` adds under a path without parameters, by path."""
+        """The handlers of `register` for paths without parameters, by path."""
         return {f"{self._settings.base_path}/mcp": self._handler("all")}
 
     def refused(self) -> dict[str, int]:
-        """How many requests were refused so far, by reason."""
+        """How many requests were rejected, by reason."""
         at_the_door = self._admission.refused
         return {
             **{reason: at_the_door[reason] for reason in REASONS},
@@ -176,7 +176,7 @@ class HttpEdge:
         }
 
     async def start(self) -> None:
-        """Begin to expire idle sessions."""
+        """Start expiring idle sessions."""
         if self._replicas is not None:
             await self._replicas.start()
         if self._sweeper is None:
@@ -191,7 +191,7 @@ class HttpEdge:
                 _log.error("sessions_not_expired", exc_info=error)
 
     def end_streams(self) -> None:
-        """End every open stream properly; calls in flight go on."""
+        """End all open streams properly; calls in flight go on."""
         self.streams.end_all()
         self._sse.end_streams()
         self.sessions.end_streams()
@@ -199,11 +199,11 @@ class HttpEdge:
             self._replicas.end_streams()
 
     async def end_principal(self, key: str) -> None:
-        """End the sessions, streams and calls of a principal that may not connect any more."""
+        """End the sessions, streams and calls of a principal whose access has ended."""
         await self._end_those(lambda principal: principal.key == key)
 
     async def end_user(self, user: str) -> None:
-        """Likewise those of a user, whatever credential it came with."""
+        """The same for a user, whatever credential it used."""
         await self._end_those(lambda principal: principal.user == user)
 
     async def _end_those(self, whose: Callable[[Principal], bool]) -> None:
@@ -215,7 +215,7 @@ class HttpEdge:
         await asyncio.gather(*(part.end_those(whose) for part in ending))
 
     async def close(self) -> None:
-        """End streams, parked calls and sessions."""
+        """End all streams, parked calls and sessions."""
         self.end_streams()
         sweeper, self._sweeper = self._sweeper, None
         await stop(sweeper)
@@ -229,7 +229,7 @@ class HttpEdge:
     # -- requests ----------------------------------------------------------------------------
 
     def _handler(self, kind: Kind) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-        """What answers the requests to an MCP endpoint."""
+        """The handler of requests to a kind of MCP endpoint."""
         return partial(self._admission.serve, kind, serve=self._serve)
 
     async def _serve(self, admitted: AdmittedRequest) -> web.StreamResponse:
@@ -293,7 +293,7 @@ class HttpEdge:
         return await self._legacy.post(admitted, message, known)
 
     async def who_asks(self, request: web.Request) -> str | None:
-        """Whose share of the connections a request has; None: nobody's that is known."""
+        """The key under which a request's connection is counted; None: unknown."""
         try:
             principal = await self._admission.caller(request)
         except RequestRejected:
@@ -302,7 +302,7 @@ class HttpEdge:
         return None if principal is None else person_at(principal, remote)
 
     async def discovery(self, request: web.Request) -> web.StreamResponse:
-        """The discovery document; servers and sets only for callers that are known."""
+        """The discovery document; servers and sets only for authenticated callers."""
         origin = request.headers.get("Origin")
         shared = origin if origin is not None and self.hosts.origin_allowed(origin) else None
         if request.method == "OPTIONS":
@@ -320,7 +320,9 @@ class HttpEdge:
 
 
 def _unfit(admitted: AdmittedRequest) -> web.StreamResponse | None:
-    """The answer to a request whose body, or whose answer, would not be JSON; None: both are."""
+    """The error for a request whose body is not JSON, or whose Accept header lists neither JSON nor
+    event streams; None: it is fine.
+    """
     request = admitted.request
     if request.content_type != "application/json":
         message = f"Content-Type is {request.content_type!r}; expected application/json"
@@ -332,7 +334,7 @@ def _unfit(admitted: AdmittedRequest) -> web.StreamResponse | None:
 
 
 def _names_unknown(admitted: AdmittedRequest, version: str | None) -> bool:
-    """Whether a request of a session names a revision that there is not."""
+    """Whether a request of a session names an unknown revision."""
     unknown = version is not None and version not in versions.ALL_VERSIONS
     return unknown and SESSION_HEADER in admitted.request.headers
 

@@ -1,4 +1,4 @@
-"""From which hosts and origins requests are taken: DNS rebinding, CORS, trusted proxies.
+"""Checks of Host and Origin, and trusted proxies: DNS rebinding, CORS, forwarding headers.
 
 Owns: these decisions over plain header values. Never imports a web framework.
 """
@@ -81,7 +81,7 @@ class HostChecks:
         self._known_hosts: dict[str, bool] = {}
 
     def host_allowed(self, host: str | None) -> bool:
-        """Whether a Host value may be asked for (a guard against DNS rebinding)."""
+        """Whether requests with this Host value are accepted (guards against DNS rebinding)."""
         if self._any_host:
             return True
         if host is None:
@@ -103,7 +103,7 @@ class HostChecks:
         return not self._hosts.isdisjoint((host, name, *usual))
 
     def origin_allowed(self, origin: str) -> bool:
-        """Whether a browser page of this origin may talk to the gateway."""
+        """Whether browser pages of this origin may call the gateway."""
         if "*" in self._origins or origin.rstrip("/").lower() in self._origins:
             return True
         if not self.loopback or not origin.isascii():  # browsers write other letters as Punycode
@@ -167,7 +167,9 @@ class HostChecks:
     def passed_on(
         self, peer: str | None, scheme: str, headers: Mapping[str, str]
     ) -> dict[str, str]:
-        """The forwarding headers with which a request is passed on; arguments as of `origin_of`."""
+        """The forwarding headers for a request that is forwarded to a replica; arguments as of
+        `origin_of`.
+        """
         remote, host = self.seen_as(peer, headers)
         scheme = self.origin_of(peer, scheme, headers).partition(":")[0]
         return {
@@ -178,22 +180,22 @@ class HostChecks:
 
     @property
     def names_itself(self) -> bool:
-        """Whether only names that somebody vouches for are taken as Host: then the URL of a request
-        is the gateway's own, and no name that its sender chose.
+        """Whether only configured names are accepted as Host: then a request's URL is the gateway's
+        own, not one that the sender chose.
         """
         return "*" not in self._hosts and (self.loopback or bool(self._hosts))
 
 
 def _lines(headers: Mapping[str, str], name: str) -> str:
-    """A header, all of its lines: some proxies add one of their own behind what a client sent."""
+    """All lines of a header: some proxies add a line after the client's own."""
     if name in headers and isinstance(headers, MultiMapping):
         return ",".join(headers.getall(name))
     return headers.get(name, "")
 
 
 def _name_of(host: str) -> str:
-    """The name in a Host value; "" where what is behind it is no port: `name:80@elsewhere` would
-    lead elsewhere.
+    """The name in a Host value; "" where its end is no port: `name:80@elsewhere` would lead
+    elsewhere.
     """
     if host.startswith("["):
         name, _, rest = host[1:].partition("]")
@@ -210,7 +212,7 @@ def _is_port(rest: str) -> bool:
 
 
 def cors_headers(origin: str) -> dict[str, str]:
-    """What every response to an allowed origin carries."""
+    """The headers of every answer to an allowed origin."""
     return {
         "Access-Control-Allow-Origin": origin,
         "Access-Control-Expose-Headers": _EXPOSED,

@@ -1,4 +1,4 @@
-"""Keep-alives of answers that take long, with one timer for all of them.
+"""Keep-alives for slow answers, with one timer for all of them.
 
 Owns: `KeepaliveTimer`. Never imports a web framework.
 """
@@ -18,15 +18,15 @@ _NEXT_S = 0.002
 
 
 class Waiting(Protocol):
-    """An answer whose client hears nothing for a while."""
+    """An answer that has been silent for a while."""
 
     def keep_alive(self) -> None:
-        """Write something; must not block."""
+        """Write a keep-alive; must not block."""
         ...
 
 
 class KeepaliveTimer:
-    """Calls those that have been silent too long.
+    """Calls the answers that have been silent for too long.
 
     Args:
         silence_s: how long is too long, in seconds.
@@ -39,7 +39,7 @@ class KeepaliveTimer:
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, waiting: Waiting) -> None:
-        """Write keep-alives to it from now on."""
+        """Start writing keep-alives to it."""
         loop = self._loop
         if loop is None:
             loop = self._loop = asyncio.get_running_loop()
@@ -48,7 +48,7 @@ class KeepaliveTimer:
             self._timer = loop.call_later(self._silence_s / 3, self._call)
 
     def drop(self, waiting: Waiting) -> None:
-        """Write no more keep-alives to it."""
+        """Stop writing keep-alives to it."""
         self._waiting.pop(waiting, None)
 
     def __iter__(self) -> Iterator[Waiting]:

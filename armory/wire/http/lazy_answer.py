@@ -1,4 +1,4 @@
-"""Answers that are JSON, or an event stream where something comes before the result.
+"""Answers that are JSON, or an event stream if something comes before the result.
 
 Owns: `LazyAnswer`, to a modern request, and `InPlace`, to a legacy one that is served in the task
 of its connection. A task of its own is part of what a small call costs, and most calls need none:
@@ -48,7 +48,7 @@ from armory.wire.streams import EventStream, Outlet
 
 
 class LazyAnswer:
-    """The answer to a modern request: JSON, unless something must be said before the result.
+    """The answer to a modern request: JSON, unless there are messages before the result.
 
     A client that accepts event streams gets one as soon as there is a notification, or after 15
     seconds of silence, so that proxies keep the connection.
@@ -78,8 +78,8 @@ class LazyAnswer:
             self._pinging = spawn(self._ping(), "keep-alive of a client")
 
     def cut(self) -> None:
-        """Close the connection on which the client waits, if it still does; the call is cancelled
-        as of a client that has gone.
+        """Close the client's connection, if it still waits; the call is cancelled as if the client
+        had gone.
         """
         transport = self._admitted.request.transport
         if self in self._keepalive and transport is not None:
@@ -105,7 +105,7 @@ class LazyAnswer:
         return response
 
     async def event(self, data: bytes) -> None:
-        """Say something before the result; lost on clients that take JSON only.
+        """Send a message before the result; dropped for clients that accept only JSON.
 
         Raises:
             ClientGone: the client is. As an error of its connection that would pass for one of the
@@ -120,9 +120,7 @@ class LazyAnswer:
             raise ClientGone("the client has closed the connection") from None
 
     async def finish(self, id: bytes, reply: Reply) -> web.StreamResponse:
-        """Write the result, and end the answer. An error whose status tells of it is JSON, as every
-        refusal.
-        """
+        """Write the result and end the answer. An error with an HTTP status of its own is JSON."""
         self.stop()
         status = 200 if reply.error is None else status_of(reply.error)
         if self._opening is not None or not (self._admitted.takes_json or status >= 400):
@@ -133,7 +131,7 @@ class LazyAnswer:
         return json_answer(self._admitted, answer_parts(id, reply), status)
 
     def stop(self) -> None:
-        """Write no more keep-alives."""
+        """Stop writing keep-alives."""
         self._keepalive.drop(self)
         if self._pinging is not None:
             self._pinging.cancel()
@@ -141,7 +139,7 @@ class LazyAnswer:
 
 
 def outlives_its_client(admitted: AdmittedRequest) -> bool:
-    """Whether the connection of a request can go on with it without its client."""
+    """Whether a request can go on after its client has disconnected."""
     return hasattr(admitted.connection, "left")
 
 
@@ -153,7 +151,7 @@ async def answer_to(
     before: Outlet,
     known: Parameters,
 ) -> Data:
-    """The message that answers a request of a session.
+    """The message that answers a session's request.
 
     Args:
         dispatcher: knows the answer.
@@ -180,8 +178,8 @@ async def send_events(
     reader: int,
     first: Iterable[Part],
 ) -> web.StreamResponse:
-    """Answer with the events of a request, as a reader of its stream; `first` goes before those
-    that were not read yet.
+    """Answer with the events of a request's stream; `first` goes before those that were not read
+    yet.
     """
     response = new_stream(admitted, {SESSION_HEADER: session.id})
     await response.prepare(admitted.request)
@@ -196,10 +194,10 @@ async def send_events(
 
 
 class InPlace:
-    """The answer to one request of a session.
+    """The answer to one request of a session, served in the connection's task.
 
     A client that accepts event streams gets one as soon as there is a message, or after some
-    seconds of silence. One that goes can come back for what was said, once it had an event.
+    seconds of silence. A client that disconnects can resume, once it has got an event.
 
     Args:
         admitted: the request; its client takes JSON.
@@ -225,7 +223,7 @@ class InPlace:
     async def serve(
         self, dispatcher: Dispatcher, message: Message, known: Parameters
     ) -> web.StreamResponse:
-        """Answer it; `known` are its parameters.
+        """Answer the request; `known` are its parameters.
 
         Raises:
             ConnectionResetError: the client is gone.
@@ -273,12 +271,12 @@ class InPlace:
         await self._opened().write(data)
 
     def keep_alive(self) -> None:
-        """As `keepalive.Waiting`: the client has heard nothing for long."""
+        """As `keepalive.Waiting.keep_alive`."""
         if self.reading:
             self._opened((PING,))
 
     def _opened(self, first: tuple[bytes, ...] = ()) -> EventStream:
-        """The stream, which begins with the first message that there is."""
+        """The stream, which begins with the first message."""
         stream = self._stream
         if stream is None:
             stream = self._stream = self._session.open_stream(carries=False)
@@ -289,7 +287,7 @@ class InPlace:
         return stream
 
     def _over(self, took_events: bool, answer: Data | None) -> None:
-        """Nothing more is said before the answer."""
+        """No more messages come before the answer."""
         self.closed = True
         if took_events:
             self._keepalive.drop(self)
@@ -306,8 +304,8 @@ class InPlace:
         self._session.keep_within_bounds()
 
     def _left(self) -> None:
-        """The client is gone; what is said from now on is kept for when it comes back, which it may
-        be already: who reads by now goes on.
+        """The client has disconnected; messages are kept for when it resumes. If it has resumed
+        already, its reader goes on.
         """
         self.reading = False
         if self._stream is not None:

@@ -115,7 +115,7 @@ class LegacyEndpoint:
     async def _batch_answers(
         self, session: Session, items: list[Raw], admitted: AdmittedRequest, held: OneBatch
     ) -> list[bytes]:
-        """What the messages of a batch are answered, in order."""
+        """The answers to the messages of a batch, in order."""
         answers = BatchAnswers(held)
         try:
             await self._serve_batch(session, items, admitted, held, answers)
@@ -133,7 +133,7 @@ class LegacyEndpoint:
         held: OneBatch,
         answers: BatchAnswers,
     ) -> None:
-        """Serve the messages of a batch, so many at a time."""
+        """Serve the messages of a batch, a limited number at a time."""
         going: set[asyncio.Task[None]] = set()
         for item in items:
             try:
@@ -199,7 +199,9 @@ class LegacyEndpoint:
         return web.Response(status=204, headers=dict(admitted.extra))
 
     async def _session(self, admitted: AdmittedRequest) -> Session | web.StreamResponse:
-        """The session that a request names, or the answer of whoever has it, or a refusal."""
+        """The session that a request names; else the answer of the replica that owns it, or a
+        refusal.
+        """
         id = admitted.caller.headers.get(SESSION_HEADER)
         if id is None:
             return refusal(
@@ -245,10 +247,10 @@ class LegacyEndpoint:
         *,
         alone: bool = True,
     ) -> None:
-        """Serve a request in a task of its own: a client that disconnects has not cancelled it.
+        """Serve a request in a task: a client that disconnects has not cancelled it.
 
-        What is said before the answer takes the general stream where the request has none that is
-        read as it comes: the client takes no events, or the request does not stand `alone`.
+        Messages before the answer go to the general stream if the request's own is not read live:
+        the client accepts no events, or the request does not stand `alone`.
         """
         before = stream if admitted.takes_sse and alone else session.general
         work = self._run(session, stream, before, message, known, admitted)
@@ -279,7 +281,9 @@ class LegacyEndpoint:
 
 
 def _resumed(session: Session, last_event_id: str | None) -> tuple[EventStream, int | None]:
-    """(stream, position after which to go on) of a GET; the general stream where none is known."""
+    """(stream, position to resume after) of a GET; the general stream if the event id
+    is unknown.
+    """
     place = parse_event_id(last_event_id) if last_event_id is not None else None
     stream = session.stream(place[0]) if place is not None else None
     if place is None or stream is None or place[1] > stream.last:  # of a session before this one
@@ -308,7 +312,7 @@ async def _answer(
 async def _first(
     admitted: AdmittedRequest, stream: EventStream, reader: int, keepalive: KeepaliveTimer
 ) -> tuple[int, Data] | None:
-    """The first message; None: a client that takes events has heard nothing for long."""
+    """The first message; None: a client that accepts events has heard nothing for long."""
     keepalive.add(stream)
     try:
         while True:

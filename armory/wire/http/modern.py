@@ -1,4 +1,4 @@
-"""The modern POST: one self-contained request in, one answer out, as JSON or as a stream.
+"""The modern POST: one self-contained request, answered as JSON or as a stream.
 
 Owns: checking the request against its headers, having it answered, and `subscriptions/listen`.
 Never imports legacy sessions.
@@ -101,9 +101,9 @@ class ModernEndpoint:
             raise
 
     async def end_those(self, whose: Callable[[Principal], bool]) -> None:
-        """Cut the requests in flight of those principals that may not ask any more: each is asked
-        again who it is, since a person may have come with another credential as well. Of whom that
-        cannot be told just then, it is asked again before the answer is given.
+        """End the requests in flight of principals whose access has ended. Each is authenticated
+        again, since a person may have used another credential as well; if that is not possible now,
+        it is done before the answer is sent.
         """
         edge = self._edge
         for answer in edge.keepalive:
@@ -115,8 +115,8 @@ class ModernEndpoint:
                         answer.cut()
 
     async def _confirm(self, answer: LazyAnswer, request: ClientRequest) -> None:
-        """Ask again who it is before the answer to a request is given; what it left to be asked is
-        dropped where that nobody can answer.
+        """Authenticate again before the answer is sent; if access has ended, a question in it is
+        dropped, since nobody can answer it.
 
         Raises:
             RequestRejected: whoever asks may not come in any more.
@@ -136,7 +136,7 @@ class ModernEndpoint:
     async def _pass_on(
         self, admitted: AdmittedRequest, id: bytes, replica: str
     ) -> web.StreamResponse:
-        """Let the replica that parked the call go on with it."""
+        """Forward the request to the replica that parked the call."""
         replicas = self._edge.replicas
         if replicas is not None and not was_passed(admitted) and await replicas.alive(replica):
             with suppress(OwnerGone):
@@ -186,11 +186,11 @@ class ModernEndpoint:
 
 
 async def _nowhere(_data: bytes) -> None:
-    """Nothing is said on a listening request but what it listens to."""
+    """Drops messages: a listening request only gets what it listens to."""
 
 
 def _verify_mirrored(context: RequestContext, params: Mapping[str, Raw]) -> None:
-    """Check `Mcp-Param-*` headers where the client has seen which ones there are.
+    """Check `Mcp-Param-*` headers against the tool's schema, if the client can have seen it.
 
     Raises:
         RpcError: they do not fit the arguments.
@@ -212,7 +212,7 @@ def _verify_mirrored(context: RequestContext, params: Mapping[str, Raw]) -> None
 
 
 def _overdue(admitted: AdmittedRequest) -> Reply:
-    """What a request that is cancelled since the gateway ends is answered.
+    """The answer to a request that is cancelled because the gateway shuts down.
 
     Raises:
         CancelledError: it is cancelled for another reason.

@@ -1,4 +1,4 @@
-"""The event streams that are open right now, counted against their cap and ended together.
+"""The open event streams: counted against their limits, and ended together.
 
 Owns: `OpenStreams`. Never imports a web framework.
 """
@@ -40,7 +40,7 @@ class OpenStreams:
         return self._count
 
     def take(self, key: str) -> str:
-        """Count one more of a principal.
+        """Count one more stream of a principal.
 
         Returns:
             "", or why it may not have one: there are too many, or the edge closes.
@@ -61,30 +61,30 @@ class OpenStreams:
         return ""
 
     def give_back(self, key: str) -> None:
-        """Free one place of `key`."""
+        """Release one stream of `key`."""
         self._count -= 1
         self._by_person.give_back(key)
 
     def add_listening(self, listening: ClientListening) -> None:
-        """A `subscriptions/listen` was opened; where the edge closes meanwhile, it ends at once."""
+        """Register an open `subscriptions/listen`; ended at once if the edge is closing."""
         self.listening.add(listening)
         if self.closing:
             listening.stream.close()
 
     def drop_listening(self, listening: ClientListening) -> None:
-        """A `subscriptions/listen` has ended."""
+        """Unregister a `subscriptions/listen`."""
         self.listening.discard(listening)
 
     def add_pipe(self, pipe: EventStream, principal: Principal) -> None:
-        """An HTTP+SSE connection of a principal was opened."""
+        """Register an HTTP+SSE connection of a principal."""
         self._pipes[pipe] = principal
 
     def drop_pipe(self, pipe: EventStream) -> None:
-        """An HTTP+SSE connection has ended."""
+        """Unregister an HTTP+SSE connection."""
         self._pipes.pop(pipe, None)
 
     def end_those(self, whose: Callable[[Principal], bool]) -> None:
-        """End the listening streams and the HTTP+SSE connections of some principals."""
+        """End the listening streams and HTTP+SSE connections of some principals."""
         for listening in list(self.listening):
             if whose(listening.subscription.principal):
                 listening.stream.close()
@@ -93,9 +93,7 @@ class OpenStreams:
                 pipe.close()
 
     def end_all(self) -> None:
-        """End every listening stream, and open none from now on; HTTP+SSE connections end as
-        `SseFront` says.
-        """
+        """End all listening streams, and refuse new ones; `SseFront` ends HTTP+SSE connections."""
         self.closing = True
         for listening in list(self.listening):
             listening.stream.close()

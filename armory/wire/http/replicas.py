@@ -1,4 +1,4 @@
-"""Passing a request on to the replica that owns its session.
+"""Forwards requests to the replica that owns their session.
 
 Owns: the one hop between replicas. Whose session it is, the `Directory` knows.
 """
@@ -41,7 +41,7 @@ _HOP_BY_HOP = frozenset(
 
 
 class Replicas(Directory):
-    """This replica among the others, and the way to them; arguments as of `Directory`."""
+    """The other replicas, and forwarding to them; arguments as of `Directory`."""
 
     def __init__(self, store: Store, own_url: str, *, alive_s: float = ALIVE_S) -> None:
         super().__init__(store, own_url, alive_s=alive_s)
@@ -50,13 +50,13 @@ class Replicas(Directory):
         self._streams: set[asyncio.Task[web.StreamResponse]] = set()
 
     def seen_through(self, hosts: HostChecks) -> None:
-        """Tell other replicas how requests are seen here, and be told by them."""
+        """Set the host checks, which mark forwarded requests and recognise them."""
         self._hosts = hosts
         hosts.hop = self.secret
 
     def end_streams(self) -> None:
-        """End the event streams that are passed on from other replicas: their sessions go on, and
-        clients open them anew, by another way.
+        """End the event streams that are forwarded from other replicas: their sessions go on, and
+        clients reopen them by another way.
         """
         for stream in self._streams:
             stream.cancel()
@@ -71,7 +71,7 @@ class Replicas(Directory):
     async def elsewhere(
         self, admitted: AdmittedRequest, session_id: str
     ) -> web.StreamResponse | None:
-        """The answer of the other replica that owns a session; None: there is none such."""
+        """The answer of the replica that owns a session; None: no other replica does."""
         if was_passed(admitted):
             return None
         try:
@@ -84,7 +84,7 @@ class Replicas(Directory):
         return None
 
     async def pass_on(self, admitted: AdmittedRequest, url: str) -> web.StreamResponse:
-        """Have another replica answer a request, and hand its answer through as it comes.
+        """Have another replica answer a request, and stream its answer through.
 
         Raises:
             OwnerGone: it did not begin to answer. Dies it later, the connection is cut.
@@ -154,22 +154,22 @@ class Replicas(Directory):
 
 
 class _PassedRequest:
-    """A request that was passed on, and what has come back of its answer."""
+    """A forwarded request, and how much of its answer was sent."""
 
     def __init__(self, request: web.Request) -> None:
         self.response: web.StreamResponse | None = None
         self._request = request
 
     async def ended(self) -> web.StreamResponse:
-        """End it properly: this replica ends, not the one that answers."""
+        """End it properly: this replica shuts down, not the one that answers."""
         if self.response is None:
             return refusal(503, codes.BACKEND, "this replica ends; open the stream again")
         await self.response.write_eof()
         return self.response
 
     def overdue(self, admitted: AdmittedRequest) -> web.StreamResponse:
-        """The answer where this replica ends before there is one, while the cancellation that it
-        causes is handled.
+        """The answer if this replica shuts down before there is one, while the cancellation is
+        handled.
 
         Raises:
             CancelledError: that, if it has another cause, or an answer has begun.
@@ -179,7 +179,7 @@ class _PassedRequest:
         return refusal(503, codes.BACKEND, OVERDUE, headers=admitted.extra)
 
     def broken_off(self, url: str, why: str) -> web.StreamResponse:
-        """End it: nobody will answer any more.
+        """End it: no answer will come any more.
 
         Raises:
             OwnerGone: nothing of the answer has been sent yet.
@@ -193,16 +193,16 @@ class _PassedRequest:
 
 
 class OwnerGone(Exception):
-    """The replica that alone could answer does not."""
+    """The only replica that could answer does not."""
 
 
 def was_passed(admitted: AdmittedRequest) -> bool:
-    """Whether the request came from another replica: it is passed on once, not twice."""
+    """Whether another replica forwarded the request: it is not forwarded twice."""
     return PASSED in admitted.request.headers
 
 
 def gone(admitted: AdmittedRequest) -> web.StreamResponse:
-    """The session's replica is gone, and the session with it."""
+    """The answer when the session's replica is gone, and the session with it."""
     message = "no such session; it may have expired: send initialize again"
     return refusal(404, codes.INVALID_REQUEST, message, headers=admitted.extra)
 

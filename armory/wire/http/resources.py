@@ -1,4 +1,4 @@
-"""The endpoints as protected resources of OAuth (RFC 9728): their URLs, and what is said of them.
+"""The endpoints as OAuth protected resources (RFC 9728): their URLs and metadata.
 
 Owns: which URL an endpoint is known by, and the metadata documents. Never checks a token.
 """
@@ -19,8 +19,8 @@ _ENDPOINT = re.compile(r"/mcp(?:/[A-Za-z0-9-]{1,100}|/set/[A-Za-z0-9-]{1,100})?/
 
 
 def is_endpoint(path: str) -> bool:
-    """Whether a path below `base_path` is one that an MCP endpoint may have, with a slash at its
-    end or without.
+    """Whether a path below `base_path` may be an MCP endpoint's, with or without a
+    trailing slash.
     """
     return _ENDPOINT.fullmatch(path) is not None
 
@@ -52,8 +52,8 @@ class ProtectedResources:
         self._protected = protected
 
     def own(self, request: web.Request) -> str | None:
-        """The URL of the endpoint that a request is for; None where it proves nothing, because
-        whoever sends the request chooses the host.
+        """The URL of a request's endpoint; None where that proves nothing, because the sender
+        chooses the host.
         """
         if self._protected is None or not self._hosts.names_itself:
             return None
@@ -63,13 +63,13 @@ class ProtectedResources:
         return f"{self._origin(request)}{path}"
 
     def whole(self, request: web.Request) -> str | None:
-        """Likewise of `/mcp`, for what is asked of the gateway besides."""
+        """The same for `/mcp`, for requests that are for the gateway itself."""
         if self._protected is None or not self._hosts.names_itself:
             return None
         return f"{self._origin(request)}{self._base}/mcp"
 
     def metadata_url(self, request: web.Request, path: str | None = None) -> str | None:
-        """Where the metadata of an endpoint are, by its path below `base_path`."""
+        """The metadata URL of an endpoint, by its path below `base_path`."""
         if self._protected is None:
             return None
         path = request.path.removeprefix(self._base).rstrip("/") if path is None else path
@@ -78,8 +78,8 @@ class ProtectedResources:
         return f"{self._origin(request)}{self._base}{WELL_KNOWN}{quote(path, errors='replace')}"
 
     def register(self, app: web.Application) -> None:
-        """Add the routes: at the root, as RFC 9728 has it, and below `base_path`, which is all
-        that some proxies pass on.
+        """Register the routes: at the root, as RFC 9728 has it, and below `base_path`, since some
+        proxies pass on nothing else.
         """
         if self._protected is None:
             return
@@ -112,7 +112,7 @@ class ProtectedResources:
         return web.Response(body=body, content_type="application/json", headers=_ANYBODY)
 
     def pages_at(self, request: web.Request) -> str:
-        """Where people reach the gateway's pages; empty where there are none."""
+        """The base URL of the gateway's pages; "" where there are none."""
         return f"{self._origin(request)}{self._base}" if self._pages else ""
 
     def _origin(self, request: web.Request) -> str:
@@ -120,6 +120,6 @@ class ProtectedResources:
 
 
 async def _preflight(_request: web.Request) -> web.Response:
-    """Clients in browsers say which revision they speak (`MCP-Protocol-Version`)."""
+    """Allows the header that clients in browsers send (`MCP-Protocol-Version`)."""
     allowed = {"Access-Control-Allow-Methods": "GET", "Access-Control-Allow-Headers": "*"}
     return web.Response(status=204, headers={**_ANYBODY, **allowed})

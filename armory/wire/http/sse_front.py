@@ -1,4 +1,4 @@
-"""HTTP+SSE (2024-11-05) in front: a stream from `/sse`, messages to `/messages`.
+"""HTTP+SSE (2024-11-05) for clients: a stream from `/sse`, messages to `/messages`.
 
 Owns: these two routes. Sessions live as long as their stream.
 """
@@ -59,14 +59,16 @@ class SseFront:
         return await self._edge.admission.serve("all", request, self._message)
 
     async def end_those(self, whose: Callable[[Principal], bool]) -> None:
-        """Cancel the requests in flight of some principals: their streams, which `OpenStreams`
-        ends, come to that only as the client reads on.
+        """Cancel the requests in flight of some principals. Their streams, which `OpenStreams`
+        ends, notice only as the client reads on.
         """
         ending = [duplex.close() for duplex, owner in self._open.values() if whose(owner)]
         await asyncio.gather(*ending)
 
     def end_streams(self) -> None:
-        """End each connection once its calls in flight have ended: their answers come on it."""
+        """End each connection once its calls in flight have ended, since their answers
+        come on it.
+        """
         for duplex, _ in self._open.values():
             self._ending.spawn(duplex.finish(), "end of an HTTP+SSE connection")
 
@@ -163,15 +165,15 @@ class SseFront:
         return web.Response(status=202, text="Accepted", headers=dict(admitted.extra))
 
     async def _elsewhere(self, admitted: AdmittedRequest, id: str) -> web.StreamResponse:
-        """Have the replica that has the stream take the message."""
+        """Forward the message to the replica that has the stream."""
         replicas = self._edge.replicas
         answer = None if replicas is None else await replicas.elsewhere(admitted, id)
         return _no_session(admitted) if answer is None else answer
 
 
 def _headers_of(opened: Mapping[str, str], posted: Mapping[str, str]) -> Mapping[str, str] | None:
-    """The headers of one message, those of its stream but for what it says itself; None: just
-    those.
+    """The headers of one message: those of its stream, overridden by its own; None: the
+    stream's.
     """
     own = [line for line in posted.items() if line[0].lower().startswith(_OF_ONE_MESSAGE)]
     if not own:

@@ -1,1 +1,1 @@
-"""Asking the client in the midst of a call, across the eras."""
+"""Asking the client during a call, across protocol eras."""

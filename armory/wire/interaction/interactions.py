@@ -1,4 +1,4 @@
-"""Multi-round-trip requests and server-to-client requests, each turned into the other.
+"""Converts between multi-round-trip requests (modern) and server-to-client requests (legacy).
 
 Owns: `Interactions`: which way an interactive request takes, parking a legacy upstream's question
 for a modern client, and what a modern client is told of an upstream that wants input. Never
@@ -75,13 +75,13 @@ class Interactions:
 
     @property
     def parked(self) -> int:
-        """How many calls wait for answers right now."""
+        """How many calls are parked now."""
         return len(self._parked)
 
     def run(
         self, context: RequestContext, method: str, params: dict[str, Raw], handler: Handler
     ) -> Coroutine[Any, Any, Reply]:
-        """Answer an interactive request, in as many rounds as its client's era takes.
+        """Answer an interactive request, in as many rounds as the client's era takes.
 
         Raises:
             RpcError: a request state that is not ours, not for this request, or expired.
@@ -124,7 +124,9 @@ class Interactions:
         return await self._attend(call, context)
 
     async def _attend(self, call: ParkedCall, context: RequestContext) -> Reply:
-        """Wait until the call is over, or asks; a client that leaves meanwhile ends it."""
+        """Wait until the call has ended, or asks something; a client that disconnects meanwhile
+        ends it.
+        """
         try:
             await call.pause()
             if not call.over and not self._states.loaded:
@@ -169,7 +171,7 @@ class Interactions:
         *,
         permitted: bool,
     ) -> Reply:
-        """Go on with a parked call; what is not permitted any more ends."""
+        """Resume a parked call; it ends if it is not permitted any more."""
         call = self._parked.get(handle)
         if call is None or call.binding.digest != binding.digest:
             raise refused_state()
@@ -189,7 +191,7 @@ class Interactions:
             _log.info("parked_call_expired", ttl_s=self._ttl_s)
 
     def _stop(self, handle: str) -> bool:
-        """End a parked call; whether it was still there."""
+        """End a parked call; returns whether it still existed."""
         call = self._parked.pop(handle, None)
         self._parked_by.pop(handle, None)
         if call is not None:
@@ -198,12 +200,14 @@ class Interactions:
         return call is not None
 
     def end_those(self, whose: Callable[[Principal], bool]) -> None:
-        """End the parked calls of some principals: nobody will answer what they ask."""
+        """End the parked calls of some principals, who can answer no longer."""
         for handle in [handle for handle, owner in self._parked_by.items() if whose(owner)]:
             self._stop(handle)
 
     def leave(self, client: ClientChannel) -> None:
-        """End the call that was parked for an answer to `client`, which it never gets."""
+        """End the call that was parked for an answer to `client`, which did not receive the
+        question.
+        """
         for handle in [handle for handle, call in self._parked.items() if call.client is client]:
             self._stop(handle)
 
@@ -218,7 +222,7 @@ class Interactions:
     # -- what a modern client is told of an upstream that wants input ------------------------
 
     async def _sealed(self, context: RequestContext, reply: Reply, binding: Binding) -> Reply:
-        """A modern upstream's own state goes to the client only sealed for it."""
+        """Seal a modern upstream's own request state for this client."""
         if reply.error is not None:
             return await self._url_as_input(context, reply.error, binding) or reply
         if not asks_for_input(reply):
@@ -239,8 +243,8 @@ class Interactions:
     async def _url_as_input(
         self, context: RequestContext, error: Raw, binding: Binding
     ) -> Reply | None:
-        """A 2025-11-25 upstream's "visit this URL first" error, as the modern era says it; None
-        where the error is another, or names no URL.
+        """A 2025-11-25 upstream's "visit this URL first" error in the modern form; None for other
+        errors.
         """
         if jsonrpc.code_of(error) != codes.URL_ELICITATION_REQUIRED:
             return None
@@ -265,7 +269,7 @@ class Interactions:
 
 
 def _visits(error: Raw) -> list[dict[str, Any]]:
-    """The URLs that an error asks to visit; none where it does not say so as it should."""
+    """The URLs that an error asks to visit; empty where it is malformed."""
     data = members_or_none((members_or_none(error) or {}).get("data")) or {}
     said = data.get("elicitations", NULL)
     if len(memoryview(said)) > _VISITS_BYTES:
@@ -278,7 +282,8 @@ def _visits(error: Raw) -> list[dict[str, Any]]:
 
 
 def _answers(call: ParkedCall, params: Mapping[str, Raw]) -> Mapping[str, Raw]:
-    """What a retry answers. A server's SDK could not even read an answer that is no object.
+    """The answers in a retry; an answer that is no object is refused, since a server's SDK could
+    not read it.
 
     Raises:
         RpcError: there is such a one; the call stays parked.
@@ -301,7 +306,7 @@ def _answers(call: ParkedCall, params: Mapping[str, Raw]) -> Mapping[str, Raw]:
 
 
 def _declined(responses: Raw | None) -> bool:
-    """Whether the user did not go where an upstream sent them: they are not asked again."""
+    """Whether the user refused to visit an upstream's URL: they are not asked again."""
     answers = members_or_none(responses) or {}
     return any(
         text_of(members_or_none(answer) or {}, "action") in ("decline", "cancel")
@@ -315,7 +320,9 @@ def _input_required(requests: Mapping[str, Any], state: str) -> Reply:
 
 
 def _undeclared(context: RequestContext, requests: Mapping[str, Raw]) -> Raw | None:
-    """The refusal of input requests that the client did not say it can answer; None: it did."""
+    """The error for input requests that the client has not declared that it can answer; None: it
+    has.
+    """
     for raw in requests.values():
         request = members_or_none(raw) or {}
         method = text_of(request, "method") or ""

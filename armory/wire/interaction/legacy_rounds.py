@@ -1,4 +1,4 @@
-"""A modern upstream's `input_required`, answered by a legacy client in the midst of its call.
+"""Answers a modern upstream's `input_required` by asking a legacy client during its call.
 
 Owns: the rounds of one such call: each asks the client and sends the upstream its answers. Never
 imports a transport.
@@ -40,7 +40,7 @@ def asks_for_input(reply: Reply) -> bool:
 async def answer_rounds(
     context: RequestContext, params: dict[str, Raw], invoke: Invoke, reply: Reply
 ) -> Reply:
-    """The reply that ends the rounds.
+    """Ask the client until the upstream gives a final reply.
 
     Args:
         context: the client's request.
@@ -72,7 +72,7 @@ async def answer_rounds(
 
 
 async def _ask_all(context: RequestContext, requests: Mapping[str, Raw]) -> dict[str, Raw] | Reply:
-    """Put every input request to the client; a refusal ends the call."""
+    """Put all input requests to the client; a refusal ends the call."""
     if len(requests) > MOST:
         message = f"the upstream asked for {len(requests)} inputs at once; {MOST} are the most"
         return Reply(error=jsonrpc.error(codes.INTERNAL_ERROR, message))
@@ -109,7 +109,7 @@ async def _gather(client: ClientChannel, questions: list[tuple[str, str, Params]
 
 
 def _legacy_form(method: str, params: Params) -> Params:
-    """A modern upstream's question in the legacy form."""
+    """A modern upstream's question in legacy form."""
     if method == "elicitation/create" and asks_url(params):
         params.setdefault("elicitationId", pack(secrets.token_urlsafe(12)))
     return params

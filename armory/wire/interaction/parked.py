@@ -1,4 +1,4 @@
-"""A call that may wait for its client.
+"""A call that can be parked while its client is asked.
 
 Owns: `ParkedCall`, a running call whose upstream asks the client something while no request of
 the client is open. Never imports a transport.
@@ -24,7 +24,7 @@ BATCH_S = 0.03
 
 
 class ParkedCall:
-    """A call that may be parked: its task, what it asks, and the client that it talks to now."""
+    """A call that can be parked: its task, its open questions, and its current client channel."""
 
     def __init__(self, client: ClientChannel, version: str, binding: Binding) -> None:
         self.client = client
@@ -38,7 +38,7 @@ class ParkedCall:
         self._wake = asyncio.Event()
 
     def start(self, work: Coroutine[Any, Any, Reply]) -> None:
-        """Begin the call, in a task that may outlive the request."""
+        """Start the call in a task that may outlive the request."""
         self.task = start(work, "call that may be parked")
         self.task.add_done_callback(self._ended)
 
@@ -51,12 +51,12 @@ class ParkedCall:
 
     @property
     def answered(self) -> bool:
-        """Whether the call itself has ended, or was."""
+        """Whether the call has ended."""
         return self.task is None or self.task.done()
 
     @property
     def over(self) -> bool:
-        """Whether it has ended and nothing is asked any more: a question outlives the answer."""
+        """Whether it has ended and no question is open: a question may outlive the answer."""
         task = self.task
         if task is None:
             return True
@@ -66,7 +66,7 @@ class ParkedCall:
         return failed or not self._questions
 
     def outcome(self) -> Reply:
-        """What it came to; asked once.
+        """The result of the call; read once.
 
         Raises:
             asyncio.CancelledError: it was ended.
@@ -95,12 +95,12 @@ class ParkedCall:
         return self.client.progress_token
 
     async def notify(self, method: str, params: Params) -> None:
-        """Deliver to the request that is open now; parked, there is none."""
+        """Deliver to the open request; dropped while parked."""
         if self.timer is None:
             await self.client.notify(method, params)
 
     async def ask(self, method: str, params: Params) -> Answer:
-        """Have the question parked and wait for its answer.
+        """Park the question and wait for its answer.
 
         Raises:
             ClientGone: the call ended first.
@@ -121,7 +121,7 @@ class ParkedCall:
             del future  # whose error would hold, by its trace, this frame
 
     async def pause(self) -> None:
-        """Wait until the task is done or something is asked."""
+        """Wait until the task is done or asks something."""
         while not self.answered and not self._questions:
             self._wake.clear()
             await self._wake.wait()
@@ -136,20 +136,20 @@ class ParkedCall:
         return {key: question for key, (question, _) in self._questions.items()}
 
     def deliver(self, answers: Mapping[str, Raw]) -> None:
-        """Answer the open questions; those that are left stay open."""
+        """Answer open questions; the others stay open."""
         for key, raw in answers.items():
             _, future = self._questions.pop(key, (None, None))
             if future is not None and not future.done():
                 future.set_result(Answer(result=raw))
 
     def timer_off(self) -> None:
-        """Cancel the timer that ends the call when the client stays away."""
+        """Cancel the timer that ends the call if the client stays away."""
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
 
     def leave(self) -> None:
-        """Its client is not reached by it any more."""
+        """Detach the client: the call does not reach it any more."""
         self.timer_off()
         self._over = True
         for _, future in list(self._questions.values()):
@@ -158,7 +158,7 @@ class ParkedCall:
                 future.exception()
 
     def stop(self, reason: CancelReason | None = None) -> None:
-        """Cancel the call; whoever cares waits for `end`."""
+        """Cancel the call, without waiting (see `end`)."""
         self.leave()
         if self.task is not None:
             self.task.cancel(reason)
@@ -171,7 +171,7 @@ class ParkedCall:
 
 
 def _modern_form(params: Params) -> Params:
-    """A legacy upstream's question in the modern form."""
+    """A legacy upstream's question in modern form."""
     changed = {k: v for k, v in params.items() if k not in ("elicitationId", "task", "_meta")}
     meta = members_or_none(params.get("_meta"))
     if meta is not None:

@@ -1,4 +1,4 @@
-"""Texts that only this gateway and its replicas can read, in the hands of clients.
+"""Encryption of texts that clients hold and only this gateway and its replicas can read.
 
 Owns: the form of a seal: AES-256-GCM under keys derived with HKDF-SHA256, the form that the MCP
 SDK's servers use. Never knows what is sealed.
@@ -29,7 +29,7 @@ _KEPT = 4
 
 
 class BrokenSeal(Exception):
-    """A text that none of the keys has sealed as it is."""
+    """The text was not sealed with these keys, or was changed."""
 
 
 class Seals:
@@ -48,14 +48,14 @@ class Seals:
         self._secrets = tuple(secrets)
 
     def seal_with(self, secret: bytes) -> None:
-        """Seal with another secret from now on; what the latest ones sealed is opened as before."""
+        """Seal with another secret from now on; recent secrets still unseal."""
         before = (known for known in self._secrets if known != secret)
         self._secrets = (secret, *before)[:_KEPT]
         self.__dict__.pop("_keys", None)  # made again of these
 
     @cached_property
     def _keys(self) -> dict[bytes, AESGCM]:
-        """The keys by what a seal names them with, the one that seals first."""
+        """The keys by their identifiers in seals, the current one first."""
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # only where one is sealed
         from cryptography.hazmat.primitives.hashes import SHA256
         from cryptography.hazmat.primitives.kdf.hkdf import HKDF
@@ -67,13 +67,13 @@ class Seals:
         return keys
 
     def seal(self, data: bytes) -> str:
-        """A text, safe in a URL, that holds `data`."""
+        """`data` sealed, as URL-safe text."""
         id, key = next(iter(self._keys.items()))
         nonce = os.urandom(_NONCE)
         return _FORM + encoded(id + nonce + key.encrypt(nonce, data, _FORM.encode() + id))
 
     def unseal(self, text: str) -> bytes:
-        """What `seal` got.
+        """The data in a sealed text.
 
         Raises:
             BrokenSeal: it was not sealed here, or is no longer as it was.
@@ -94,7 +94,7 @@ class Seals:
 
 
 def load_ciphers() -> None:
-    """Load what seals, ten megabytes that a gateway without questions does without; in a thread."""
+    """Load the cryptography library (ten megabytes, not needed without questions); in a thread."""
     read_ahead("cryptography")
     for module in ("ciphers.aead", "hashes", "kdf.hkdf"):
         importlib.import_module(f"cryptography.hazmat.primitives.{module}")

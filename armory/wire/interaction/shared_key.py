@@ -1,4 +1,4 @@
-"""The secret with which all replicas seal request state.
+"""The secret that all replicas use to seal request state.
 
 Owns: agreeing on a secret in the store that they share. Never seals anything.
 """
@@ -16,19 +16,19 @@ _YEARS_S = 10 * 365 * 86_400.0
 
 
 class Store(Protocol):
-    """Small values that every replica sees (`storage.cache.Cache`)."""
+    """A store of small values that all replicas share (`storage.cache.Cache`)."""
 
     async def get(self, key: str) -> bytes | None:
         """The value, or None."""
         ...
 
     async def add(self, key: str, value: bytes, ttl_s: float) -> bool:
-        """Write only where nothing is; whether it was written."""
+        """Set a value only where there is none; returns whether it was set."""
         ...
 
 
 class SharedKey:
-    """This replica's idea of the secret: its own, until there is another in the store.
+    """This replica's secret: its own, until the store has another.
 
     Args:
         store: shared by all replicas; whoever comes first makes the secret there.
@@ -42,7 +42,7 @@ class SharedKey:
         taken(self._key)
 
     async def tell(self) -> None:
-        """Agree: again, where the store was away or has lost the secret.
+        """Agree on the secret; again after the store was away or has lost it.
 
         Raises:
             ArmoryError: the store failed.
@@ -54,7 +54,7 @@ class SharedKey:
 
 
 async def agreed(store: Store, name: str, own: bytes) -> bytes:
-    """What all replicas have under a name: `own`, unless another was there first.
+    """The value that all replicas have under a name: `own`, unless another one was first.
 
     Raises:
         ArmoryError: the store failed.

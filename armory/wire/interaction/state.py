@@ -1,4 +1,4 @@
-"""Request state: what a client sends back, sealed, when it answers or tries again.
+"""Sealed request state, which clients send back with their answers.
 
 Owns: `RequestStates`, what a state is bound to, and the refusal of one that does not fit. Never
 imports a transport.
@@ -39,7 +39,7 @@ its start, after the user visited a URL.
 
 
 class OwnedByReplica(Exception):
-    """The call is parked at another replica, which alone can go on with it."""
+    """The call is parked at another replica, which alone can resume it."""
 
     def __init__(self, replica: str) -> None:
         super().__init__(replica)
@@ -47,7 +47,7 @@ class OwnedByReplica(Exception):
 
 
 class Binding:
-    """What request state is bound to: who asks, where, for what."""
+    """What request state is bound to: caller, endpoint and request."""
 
     __slots__ = ("_context", "_digest", "_method", "_params")
 
@@ -59,7 +59,7 @@ class Binding:
 
     @property
     def digest(self) -> str:
-        """A hash of it; equal for a request and its retry."""
+        """Its hash; equal for a request and its retry."""
         if self._digest is None:
             context, params = self._context, self._params
             endpoint = context.endpoint
@@ -74,7 +74,7 @@ class Binding:
 
 
 def _canonical(arguments: Raw) -> bytes:
-    """Equal bytes for equal arguments; those that cannot be read (1e400), or only at length, as
+    """Equal bytes for equal arguments; arguments that cannot be decoded (1e400), or only slowly, as
     they came.
     """
     if len(memoryview(arguments)) > _SORTED_BYTES:
@@ -103,7 +103,7 @@ class RequestStates:
         self.loaded = False
 
     async def load(self) -> None:
-        """Have the ciphers loaded, off the event loop; where they are, nothing."""
+        """Load the ciphers in a thread, if they are not loaded."""
         if not self.loaded:
             await asyncio.to_thread(load_ciphers)
             self.loaded = True
@@ -113,7 +113,7 @@ class RequestStates:
         self._seals.seal_with(secret)
 
     def seal(self, kind: Kind, inner: str, binding: Binding) -> str:
-        """The state for a client."""
+        """The request state for a client."""
         claims = {
             "k": kind,
             "s": inner,
@@ -124,7 +124,7 @@ class RequestStates:
         return self._seals.seal(encode(claims))
 
     def unseal(self, sealed: str | None, binding: Binding) -> tuple[Kind, str]:
-        """(kind, inner state) of what a client sent.
+        """(kind, inner state) of a client's request state.
 
         Raises:
             RpcError: it is not ours, not for this request, or expired.
@@ -148,5 +148,5 @@ class RequestStates:
 
 
 def refused_state() -> RpcError:
-    """The refusal of a state, to be raised."""
+    """The error for an invalid state."""
     return RpcError(INVALID_PARAMS, _REFUSED, _REASON)

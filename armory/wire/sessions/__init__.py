@@ -1,1 +1,1 @@
-"""What a client with a handshake keeps between its requests."""
+"""Sessions of clients with a handshake."""

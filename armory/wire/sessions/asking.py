@@ -1,4 +1,4 @@
-"""What upstreams ask one legacy client: requests on its streams, and its responses.
+"""Questions of upstreams to one legacy client: requests on its streams, and its responses.
 
 Owns: `OpenQuestions`. Never imports a session or a web framework.
 """
@@ -33,7 +33,7 @@ class Reader(Protocol):
 
 
 class OpenQuestions:
-    """The questions that one client has still to answer.
+    """The open questions to one client.
 
     Args:
         client: whom; it owns these, so that no cycle keeps it.
@@ -82,13 +82,13 @@ class OpenQuestions:
             self._progress.pop(key, None)
 
     def _withdraw(self, stream: Outlet, params: Params) -> None:
-        """Tell the client that a question needs no answer any more: where it was put, or where the
-        client reads by now.
+        """Cancel a question: on the stream where it was put, or the one that the client
+        reads now.
         """
         self._client.read_now(stream).put(jsonrpc.notification(CANCELLED, params))
 
     def answered(self, message: Message) -> bool:
-        """Take a response of the client; False when nobody asked."""
+        """Handle a response of the client; returns False when nothing was asked."""
         future = self._open.get(message.key)
         if future is None or future.done():
             return False
@@ -99,13 +99,13 @@ class OpenQuestions:
         return True
 
     def progressed(self, params: Params) -> None:
-        """Pass on how far the client is with what it is being asked."""
+        """Forward the client's progress on a question."""
         hears = self._progress.get(bytes(memoryview(params.get(PROGRESS_TOKEN, NULL))))
         if hears is not None:
             hears(params)
 
     def hang_up(self) -> None:
-        """The client answers nothing any more: calls that wait for that go on without."""
+        """The client answers nothing any more: fail its open questions."""
         self._hung_up = True
         for future in list(self._open.values()):
             if not future.done():

@@ -1,4 +1,4 @@
-"""What the messages of one batch are answered, each in its place.
+"""The answers to one batch, in order.
 
 Owns: `BatchAnswers`. Never imports a transport.
 """
@@ -35,7 +35,7 @@ class BatchAnswers:
         return len(self._places)
 
     def whole(self) -> list[bytes]:
-        """All of them."""
+        """All answers."""
         return [answer for _, answers in self._places for answer in answers]
 
     def without(self) -> None:
@@ -43,17 +43,17 @@ class BatchAnswers:
         self._places.append((None, []))
 
     def refuse(self, bad: Malformed) -> None:
-        """The next message is none."""
+        """The next message is invalid."""
         self._places.append((None, [refused(bad.id, bad.code, bad.message)]))
 
     def place(self, id: bytes) -> list[bytes]:
-        """Where the answer to the next message, a request, goes."""
+        """Reserve the place of the answer to the next message, a request."""
         answers: list[bytes] = []
         self._places.append((id, answers))
         return answers
 
     def taking(self, id: bytes) -> Callable[[Data], Awaitable[None]]:
-        """What takes the answer to the next message."""
+        """The function that takes the answer to the next message."""
         answers = self.place(id)
 
         async def take(answer: Data) -> None:
@@ -64,17 +64,19 @@ class BatchAnswers:
     async def collect(
         self, session: Session, stream: EventStream, id: bytes, answers: list[bytes]
     ) -> None:
-        """Add what a request was answered on its stream, or that there is no room for that."""
+        """Add a request's answer from its stream, or an error where there is no room."""
         for answer in await _only_result(session, stream):
             self.add(id, answers, answer)
 
     def add(self, id: bytes, answers: list[bytes], answer: bytes) -> None:
-        """Add what a request was answered, or that there is no room for that."""
+        """Add a request's answer, or an error where there is no room."""
         full = self._held.take(len(answer))
         answers.append(refused(id, codes.LIMITED, full) if full else answer)
 
     async def give_up(self, rest: Iterable[Raw], why: str) -> None:
-        """Answer the requests that were not, those of `rest` included, which had no turn yet."""
+        """Answer the remaining requests with an error, including those of `rest`, which were not
+        started.
+        """
         for item in rest:
             try:
                 message, _ = await taken_apart_in_steps(item, refuse_large)
@@ -91,7 +93,7 @@ class BatchAnswers:
 
 
 async def _only_result(session: Session, stream: EventStream) -> list[bytes]:
-    """What a request of a batch was answered; nothing where it was cancelled."""
+    """The answer to a batch's request; empty where it was cancelled."""
     reader = stream.attach()
     answers: list[bytes] = []
     while True:

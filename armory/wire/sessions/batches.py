@@ -1,4 +1,4 @@
-"""What batches may take: messages of one, bytes of the answers to one and to all of them together.
+"""Limits of batches: messages of one, bytes of the answers to one and to all.
 
 Owns: `Batches`, `BatchBytes` and `OneBatch`. Never imports a transport.
 """
@@ -15,7 +15,7 @@ AT_ONCE = 4
 
 
 class OneBatch:
-    """The bytes that one batch's answers hold.
+    """Counts the bytes of one batch's answers.
 
     Attributes:
         held: bytes.
@@ -28,11 +28,11 @@ class OneBatch:
 
     @property
     def full(self) -> str:
-        """Why nothing more is served for it; empty: there is room."""
+        """Why no more of it is served; "": there is room."""
         return self._lacking(0)
 
     def take(self, size: int) -> str:
-        """Hold so many bytes more; "", or why that cannot be."""
+        """Count `size` more bytes; returns "", or why that exceeds a limit."""
         why = self._lacking(size)
         if not why and not self._over:
             self.held += size
@@ -40,7 +40,7 @@ class OneBatch:
         return why
 
     def end(self) -> None:
-        """Its answers are handed over, or nobody waits for them."""
+        """Its answers were sent, or nobody waits for them."""
         self._over = True
         self._all.held -= self.held
         self.held = 0
@@ -61,7 +61,7 @@ class OneBatch:
 
 
 class BatchBytes:
-    """The bytes that the answers to all batches hold before they are written.
+    """Counts the bytes of the answers to all batches that are not sent yet.
 
     Args:
         each: most of one batch.
@@ -79,7 +79,7 @@ class BatchBytes:
 
     @contextmanager
     def batch(self) -> Generator[OneBatch]:
-        """One batch, while it is served."""
+        """Count one batch while it is served."""
         one = OneBatch(self)
         try:
             yield one
@@ -88,7 +88,7 @@ class BatchBytes:
 
 
 class Batches:
-    """What holds for all batches together, whichever way they come.
+    """The limits of all batches together, over every transport.
 
     Args:
         items: most messages of one.

@@ -1,4 +1,4 @@
-"""Several replicas behind one address: whose session it is, and who is alive.
+"""The directory of sessions over several replicas, and their signs of life.
 
 Owns: the map from session to replica in a shared store, and signs of life. The store is seen as a
 small Protocol; nothing here is the truth about a session: only its owner knows whether it is still
@@ -42,22 +42,22 @@ _REPLICAS_KEPT = 1_000
 
 
 class Store(Protocol):
-    """Small values with a time to live, seen by every replica."""
+    """A store of small values with a time to live that all replicas share."""
 
     async def get(self, key: str) -> bytes | None:
         """The value, or None."""
         ...
 
     async def set(self, key: str, value: bytes, ttl_s: float) -> None:
-        """Write whatever was there."""
+        """Set a value, whatever was there."""
         ...
 
     async def add(self, key: str, value: bytes, ttl_s: float) -> bool:
-        """Write only where nothing is; whether it was written."""
+        """Set a value only where there is none; returns whether it was set."""
         ...
 
     async def delete(self, *keys: str) -> None:
-        """Forget keys."""
+        """Delete keys."""
         ...
 
 
@@ -95,7 +95,7 @@ class Directory:
         self._claiming: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Announce this replica from now on."""
+        """Start announcing this replica."""
         if self._beating is None:
             begun = asyncio.Event()
             self._beating = spawn(self._beat_on(begun), "signs of life")
@@ -105,7 +105,7 @@ class Directory:
                     await begun.wait()
 
     async def close(self) -> None:
-        """Withdraw this replica: others no longer hand requests to it."""
+        """Withdraw this replica: others do not forward requests to it any more."""
         beating, self._beating = self._beating, None
         if beating is not None:
             await stop(beating, self._claiming)
@@ -123,9 +123,9 @@ class Directory:
             self._failing = self._hangs = False
 
     async def _show_life(self) -> None:
-        """A sign of life, once the store has the sessions of this replica.
+        """Write a sign of life, once the store has this replica's sessions.
 
-        Where the last sign is gone, the store was emptied, or it took nothing for long.
+        If the last one is gone, the store was emptied, or has not accepted writes for long.
         """
         life = self._life(self.own_url)
         if self._shown:
@@ -156,9 +156,9 @@ class Directory:
             await asyncio.sleep(self._beat_s)
 
     async def _complete(self) -> bool:
-        """Whether a key that the store does not have is nowhere.
+        """Whether a key that is missing in the store exists nowhere.
 
-        After it lost data or was away, replicas need some moments to write their keys again.
+        After the store lost data or was away, replicas need some moments to write their keys again.
         """
         if time.monotonic() - self._failed_at < self._alive_s / 3:
             return False
@@ -172,10 +172,10 @@ class Directory:
     # -- sessions ----------------------------------------------------------------------------
 
     async def claim(self, session_id: str) -> None:
-        """This replica owns the session.
+        """Record that this replica owns the session.
 
-        A store that fails gets the claim with a later sign of life; after one client has waited in
-        vain no other does.
+        If the store fails, the claim follows with a later sign of life; at most one client waits
+        for that in vain.
         """
         self._claimed.add(session_id)
         if self._failing or self._hangs:
@@ -192,7 +192,7 @@ class Directory:
         await self.store.set(f"session:{session_id}", self.own_url.encode(), REMEMBERED_S)
 
     async def _claim_on(self) -> None:
-        """Claim the sessions again that last: a store must forget those of replicas that died."""
+        """Renew the claims of long sessions, which expire so that those of dead replicas do."""
         while True:
             await asyncio.sleep(REMEMBERED_S / 4)
             try:
@@ -206,10 +206,9 @@ class Directory:
             await asyncio.gather(*(self._claim(one) for one in some if one in self._claimed))
 
     async def release(self, session_id: str) -> None:
-        """A session ended: it belongs to no replica any more.
+        """The session ended: delete its claim.
 
-        A store that is away is not told and forgets it by itself; one client at most waits for that
-        to show.
+        If the store is away the claim expires by itself; at most one client waits for that to show.
         """
         self._claimed.discard(session_id)
         if self._failing or self._hangs:
@@ -218,7 +217,7 @@ class Directory:
             _log.info("session_not_released", error=why)
 
     async def _try_delete(self, key: str) -> str:
-        """Delete a key; "", or why it may still be in the store."""
+        """Delete a key; returns "", or why it may still be in the store."""
         try:
             async with asyncio.timeout(WAITED_S):
                 await self.store.delete(key)
@@ -253,14 +252,14 @@ class Directory:
         return None if await self.is_lost(url) else url
 
     async def alive(self, url: str) -> bool:
-        """Whether it is another replica that may be alive, as far as the store can tell."""
+        """Whether another replica may be alive, as far as the store can tell."""
         return url != self.own_url and not await self.is_lost(url)
 
     async def _tried(self, ask: Callable[[], Awaitable[_T]]) -> _T:
-        """What the store says, asked several times.
+        """The store's answer, with several attempts.
 
-        A process that gets no processor time for a while misses deadlines though the store is well,
-        and nothing else knows where a session is.
+        A process without CPU time for a while misses deadlines though the store is well, and
+        nothing else knows where a session is.
 
         Raises:
             ArmoryError: it failed each time.
@@ -280,8 +279,8 @@ class Directory:
         return self._secrets.get(url)
 
     async def is_lost(self, url: str) -> bool:
-        """Whether a replica shows no sign of life; a store that fails, or has lost the signs, says
-        nothing about that.
+        """Whether a replica shows no sign of life; False if the store fails, or has
+        lost the signs.
         """
         if url in self._seen_alive:
             return False

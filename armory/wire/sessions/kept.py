@@ -1,4 +1,4 @@
-"""How much sessions keep for clients that come back for what they have not read, all together.
+"""Memory of messages that sessions keep for resumption, over all sessions.
 
 Owns: `KeptBytes`, and the choice of the session that keeps nothing any more. Never imports a
 transport.
@@ -22,12 +22,12 @@ class Keeping(Protocol):
     person: str
 
     def forget(self) -> None:
-        """Keep nothing for a client that comes back."""
+        """Drop everything that is kept for resumption."""
         ...
 
 
 class KeptBytes:
-    """The bytes that sessions keep of streams that have ended, and of their general ones.
+    """Counts the bytes that sessions keep of ended streams and of their general ones.
 
     Attributes:
         held: bytes now.
@@ -39,8 +39,8 @@ class KeptBytes:
         self._by_person: Counter[str] = Counter()
 
     def keeps(self, session: Keeping, size: int) -> None:
-        """A session keeps so many bytes by now. Where all keep too much, of whoever keeps most the
-        session forgets that has kept nothing new for longest.
+        """A session keeps `size` bytes by now. If all together keep too much, then of the person
+        that keeps most, the session without new messages for longest drops its own.
         """
         self._note(session, size)
         while self.held > MOST_BYTES:

@@ -1,4 +1,4 @@
-"""The legacy sessions of this replica: opened, found again, expired, ended.
+"""The legacy sessions of this replica: opened, looked up, expired, ended.
 
 Owns: `Sessions`, and what a client sends within its session beside requests. Never imports a web
 framework. Which replica owns a session is the business of a `SessionDirectory`.
@@ -66,7 +66,7 @@ _TOLD = 5
 
 
 class TooMany(Exception):
-    """A cap is reached; the message says which."""
+    """A limit is reached; the message says which."""
 
 
 OnEnded = Callable[[float, str], None]
@@ -74,14 +74,14 @@ OnEnded = Callable[[float, str], None]
 
 
 class SessionDirectory(Protocol):
-    """Which replica owns which session, where there are several replicas."""
+    """The directory of sessions over several replicas."""
 
     async def claim(self, session_id: str) -> None:
-        """This replica owns the session from now on."""
+        """Record that this replica owns the session."""
         ...
 
     async def owner(self, session_id: str) -> str | None:
-        """Base URL of the replica that owns it, when that is another one and alive."""
+        """Base URL of the replica that owns it, if that is another one and alive."""
         ...
 
     async def release(self, session_id: str) -> None:
@@ -139,7 +139,7 @@ class Sessions:
         params: Mapping[str, Raw],
         general: EventStream | None = None,
     ) -> Session:
-        """A new session, as an `initialize` asks for it.
+        """Open a session, as an `initialize` asks for it.
 
         Args:
             caller: whose it will be.
@@ -200,7 +200,7 @@ class Sessions:
         return session
 
     def find(self, id: str, caller: Caller) -> Session | None:
-        """The caller's session of that id at its endpoint; None when it has none."""
+        """The caller's session with that id at its endpoint; None when it has none."""
         session = self._sessions.get(id)
         if session is None or session.closed:
             return None
@@ -215,7 +215,7 @@ class Sessions:
         return session
 
     def receive(self, session: Session, message: Message) -> None:
-        """Take a notification or a response of a client; nothing once its session has ended."""
+        """Handle a notification or a response of a client; ignored once its session has ended."""
         if session.closed:
             return
         if not message.is_notification:
@@ -234,14 +234,14 @@ class Sessions:
                     session.run(self._pass_on(session, method, params_of(message)))
 
     async def _pass_on(self, session: Session, method: str, params: Params) -> None:
-        """Tell the one upstream of a session's endpoint what Armory does not know."""
+        """Pass an unknown notification to the one upstream of a session's endpoint."""
         client, version, endpoint = session.channel, session.version, session.endpoint
         request = ClientRequest(session.principal, client, "legacy", version, endpoint, session)
         gateway = self._gateway
         await gateway.client_news.pass_on(await gateway.context(request), method, params)
 
     async def end(self, session: Session) -> None:
-        """End one session; to its end, also where whoever waits is cancelled."""
+        """End one session completely, even if the caller is cancelled."""
         await self._wholly(self._end(session))
 
     async def _end(self, session: Session) -> None:
@@ -264,12 +264,12 @@ class Sessions:
         await self._wholly(self._end_those(lambda session: whose(session.principal)))
 
     async def expire(self) -> None:
-        """End the sessions that were not used for too long."""
+        """End the sessions that have been idle for too long."""
         await self._expiring.join(lambda: self._wholly(self._expire()))
 
     async def _make_room(self) -> None:
-        """The same for one that is one too many, unless it was just done: all would be looked at
-        again and again for whoever opens more and more.
+        """The same when the limit is reached, unless it was just done: otherwise each further
+        session would cost a look at all of them.
         """
         if self._expiring.under_way or time.monotonic() - self._expired_at >= _AGAIN_S:
             await self.expire()
@@ -284,10 +284,10 @@ class Sessions:
             _log.info("sessions_expired", count=len(gone), first=[id[:8] for id in gone[:_TOLD]])
 
     async def _end_those(self, chosen: Callable[[Session], bool]) -> list[str]:
-        """End the chosen sessions, a millisecond of them at a time; gives their ids.
+        """End the chosen sessions, in slices of a millisecond; returns their ids.
 
-        What one caller opened within seconds expires together. A session that waits for an upstream
-        or a store ends beside the others, and one that fails keeps none of them from ending.
+        Sessions that one caller opened within seconds expire together. A session that waits for an
+        upstream or a store ends beside the others, and one that fails does not stop the rest.
         """
         gone: list[str] = []
         endings: list[asyncio.Task[None]] = []
@@ -318,8 +318,8 @@ class Sessions:
         return await asyncio.shield(self._ending.spawn(work, "end sessions"))
 
     def end_streams(self) -> None:
-        """End the general streams; sessions and calls go on. A stream that a transport gave is
-        ended by it, since answers come on it, too.
+        """End the general streams; sessions and calls go on. A stream that a transport provided is
+        ended by the transport, since answers come on it, too.
         """
         for session in self._sessions.values():
             if session.general.key == GENERAL:

@@ -1,4 +1,4 @@
-"""A request of a session that is served in the task of its client's connection.
+"""A session's request that is served in the task of its client's connection.
 
 Owns: `Running`, by which others cancel it or wait for its end without touching what the task does
 before and after. Never imports a web framework.
@@ -11,7 +11,8 @@ from collections.abc import Iterable
 
 
 class Running:
-    """A request that a task serves from now on, until `end`.
+    """A request that a task serves until `end`, and that can be cancelled without cancelling the
+    task itself.
 
     Args:
         task: which goes on afterwards.
@@ -28,13 +29,13 @@ class Running:
         self.withdrawn = False
 
     def cancel(self, reason: str | None = None) -> None:
-        """Cancel it; nothing happens once it has ended."""
+        """Cancel it; does nothing once it has ended."""
         if self._task is not None and not self.withdrawn:
             self.withdrawn = True
             self._task.cancel(reason)
 
     def end(self) -> None:
-        """It has ended: the task goes on, also where the request was cancelled."""
+        """It has ended: the task goes on, even if the request was cancelled."""
         task, self._task = self._task, None
         if self.withdrawn and task is not None:
             task.uncancel()
@@ -51,6 +52,6 @@ class Running:
 
 
 async def ended(every: Iterable[Running], timeout_s: float) -> None:
-    """Wait until all have ended, so many seconds at most."""
+    """Wait until all have ended, at most `timeout_s` seconds."""
     if waited := [running.ended() for running in every]:
         await asyncio.wait(waited, timeout=timeout_s)

@@ -1,4 +1,4 @@
-"""One legacy client: what its handshake said, its streams, its calls in flight.
+"""One legacy client: its handshake, its streams, its calls in flight.
 
 Owns: `Session` and its channel toward upstreams. Never imports a web framework.
 """
@@ -99,23 +99,23 @@ class Session:
         self._salt = secrets.token_hex(4)
 
     def touch(self) -> None:
-        """Note that the client was heard from, for the idle time-out."""
+        """Record activity of the client, for the idle time-out."""
         self.used = time.monotonic()
 
     def seen_as(self, principal: Principal, endpoint: Endpoint) -> None:
-        """The client is alive, with the scopes and the endpoint as they are by now."""
+        """Record a request of the client, with its current scopes and endpoint."""
         self.used = time.monotonic()
         self.principal = self.subscription.principal = principal
         self.endpoint = self.subscription.endpoint = endpoint
 
     @property
     def busy(self) -> bool:
-        """Whether something runs or somebody reads."""
+        """Whether a call is in flight or a stream is being read."""
         return bool(self.inflight) or self.general.reading
 
     @property
     def owner(self) -> Owner:
-        """On whose behalf calls go upstream; the same object for as long as that is so."""
+        """The owner of its calls to upstreams; the same object while that does not change."""
         owner = self._owner
         if owner is None or owner.principal is not self.principal:
             owner = self._owner = self.subscription.owner
@@ -123,13 +123,13 @@ class Session:
 
     @property
     def channel(self) -> ClientChannel:
-        """How upstreams reach the client outside its requests."""
+        """The channel for upstreams to the client outside its requests."""
         return self.subscription.client or SessionChannel(self, self.general, None)
 
     # -- streams -----------------------------------------------------------------------------
 
     def open_stream(self, *, carries: bool = True) -> EventStream:
-        """A stream for one request's messages; `carries`: others than its result may come on it."""
+        """A stream for one request's messages; `carries`: other messages may come on it, too."""
         self._count += 1
         stream = EventStream(f"{self._count}-{self._salt}")
         self._streams[stream.key] = stream
@@ -138,7 +138,7 @@ class Session:
         return stream
 
     def carry(self, outlet: Outlet) -> None:
-        """What is said to the client may come here, until `stop_carrying`."""
+        """Messages to the client may come on this stream, until `stop_carrying`."""
         self._carriers.add(outlet)
 
     def stop_carrying(self, outlet: Outlet) -> None:
@@ -158,7 +158,7 @@ class Session:
         self._carriers.discard(stream)
 
     def keep_within_bounds(self) -> None:
-        """Forget the oldest finished streams beyond what is kept for resumption."""
+        """Drop the oldest finished streams beyond what is kept for resumption."""
         finished = [stream for stream in self._streams.values() if stream.closed]
         self._carriers.difference_update(finished)
         size = sum(stream.size_bytes for stream in finished)
@@ -170,19 +170,19 @@ class Session:
         self._keeps_more()
 
     def _keeps_more(self) -> None:
-        """Tell how much is kept; also of what is said where no request ends and nobody reads."""
+        """Report how many bytes are kept."""
         if self.on_kept is not None:
             self.on_kept(self, self._kept_bytes + self.general.size_bytes)
 
     def forget(self) -> None:
-        """Keep nothing for a client that comes back."""
+        """Drop everything that is kept for resumption."""
         self._kept_bytes = 0
         for stream in [one for one in self._streams.values() if one.closed and not one.reading]:
             self.drop_stream(stream)
         self.general.forget()
 
     def stream(self, key: str) -> EventStream | None:
-        """A stream that may still be resumed."""
+        """A stream that can still be resumed."""
         return self.general if key == GENERAL else self._streams.get(key)
 
     def _deliver(self, method: str, params: Params) -> None:
@@ -196,24 +196,24 @@ class Session:
     # -- calls and errands ---------------------------------------------------------------------
 
     def cancel(self, id: bytes, reason: CancelReason | None = None) -> None:
-        """Cancel the call in flight of that id, if there is one."""
+        """Cancel the call in flight with that id, if there is one."""
         running = self.inflight.get(id)
         if running is not None:
             cancel_soon(running, reason)
 
     def run(self, errand: Coroutine[Any, Any, None]) -> None:
-        """Do something for the client that has no answer; ended with the session."""
+        """Run a background task for the client; cancelled with the session."""
         self._errands.spawn(errand, "errand of a session")
 
     @property
     def errands(self) -> int:
-        """How many of those are under way."""
+        """How many background tasks are running."""
         return len(self._errands)
 
     # -- the end -----------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """End everything: calls are cancelled, streams closed, questions withdrawn."""
+        """Cancel calls, close streams, and withdraw questions."""
         self.closed = True
         self.questions.hang_up()
         every = list(self.inflight.values())
@@ -228,7 +228,7 @@ class Session:
             stream.close()
 
     def let_go(self) -> None:
-        """It has ended, and nobody is told of anything by it: it goes with its last reference."""
+        """It has ended and reports to nobody: it is freed with its last reference."""
         self._owner = self.general.on_put = None
         self.subscription.client, self.subscription.deliver = None, _to_nobody
 
@@ -238,12 +238,12 @@ def _to_nobody(method: str, params: Params) -> None:
 
 
 def cancel_soon(task: asyncio.Task[None] | Running, reason: CancelReason | None = None) -> None:
-    """Cancel a call, once it has begun: a task that never ran would not clean up after itself."""
+    """Cancel a call once it has started: a task that never ran would not clean up."""
     asyncio.get_running_loop().call_soon(task.cancel, reason)
 
 
 class SessionChannel:
-    """A legacy client behind one of its requests, as an upstream may reach it.
+    """The channel to a legacy client behind one of its requests.
 
     Attributes:
         capabilities: what the handshake declared.

@@ -1,4 +1,4 @@
-"""Which requests of one caller wait, so that those of others are answered in between.
+"""Fairness between callers: requests of a busy caller wait so that others are answered in between.
 
 Owns: `OneATurn`, for the messages of a batch, and `Shares`, for requests. A hundred that begin at
 once would be one long turn of the event loop, in which nobody else is answered; short ones without
@@ -44,19 +44,20 @@ KEPT = 1_000
 
 
 class OneATurn:
-    """Lets one request of each caller begin in a turn of the event loop."""
+    """Lets one request of each caller start in each turn of the event loop."""
 
     def __init__(self) -> None:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def next(self, caller: str) -> None:
-        """Wait for a turn in which no other request of the caller begins."""
+        """Wait for a turn in which no other request of the caller starts."""
         async with self._locks.setdefault(caller, asyncio.Lock()):
             await asyncio.sleep(0)
 
 
 class Account:
-    """What one caller used of the event loop, and from when on it may use more beside others.
+    """The event loop time that one caller has used, and when it may use more while others are
+    active.
 
     Attributes:
         key: the caller's.
@@ -78,19 +79,18 @@ class Account:
 
     @property
     def clock(self) -> Callable[[], float]:
-        """What steps are measured with, in seconds: usually time on the wall, which costs next to
-        nothing; for a caller that seems to use too much the thread's own time, to which other
-        threads do not add.
+        """The clock that measures steps, in seconds: usually wall time, which is cheap; for a
+        caller that seems to use too much, the thread's CPU time, to which other threads do not add.
         """
         return self._clock
 
     @property
     def beside_others(self) -> bool:
-        """Whether somebody else asked something lately."""
+        """Whether another caller was active lately."""
         return self._shares.beside_others(self, self._now())
 
     def spend(self, took: float) -> None:
-        """A step of one of its requests took so many seconds of the event loop."""
+        """A step of one of its requests took `took` seconds of the event loop."""
         now = self._now()
         free_at, least, most = self.free_at, now - AT_ONCE_S, now + DEBT_S
         if free_at < least:
@@ -107,7 +107,7 @@ class Account:
         self.free_at = most if free_at > most else free_at
 
     def seems_over(self, now: float) -> bool:
-        """Whether it used too much, by the thread's own time."""
+        """Whether it used too much, by the thread's CPU time."""
         if self.free_at <= now:
             if self.since < now - PRECISE_S:
                 self._clock = self._now
@@ -121,10 +121,11 @@ class Account:
 
 
 class Shares:
-    """Has the requests of whoever asks much begin in turn, beside others.
+    """Makes the requests of busy callers start in turn, while others are active.
 
-    A caller of whom many are under way begins one in a turn, and one that used more than `SHARE` of
-    the event loop waits as long as it was busy. Where nobody else asks anything, nobody waits.
+    A caller with many requests in flight starts one in each turn, and a caller that used more than
+    `SHARE` of the event loop waits as long as it was busy. While nobody else is active, nobody
+    waits.
 
     Args:
         clock: seconds, monotonic: that by which steps are measured.
@@ -140,7 +141,7 @@ class Shares:
         self._last_at = self._other_at = -math.inf
 
     def account(self, caller: str) -> Account:
-        """The caller's, whichever connection it asks on."""
+        """The account of a caller, over all its connections."""
         found = self._accounts.get(caller)
         if found is None:
             if len(self._accounts) >= self._kept:
@@ -149,20 +150,20 @@ class Shares:
         return found
 
     def _forget(self) -> None:
-        """Let go of those that have used nothing lately."""
+        """Drop accounts that have used nothing lately."""
         since = self.clock() - RECENT_S
         used = {key: one for key, one in self._accounts.items() if one.free_at > since}
         self._accounts, self._kept = used, max(KEPT, 2 * len(used))
 
     async def refused(self, connection: object) -> None:
-        """A request of somebody unknown is about to be refused: all those wait for each other."""
+        """A request of an unknown caller is about to be refused: all those wait for each other."""
         account = self._refused
         if hasattr(connection, "account"):
             setattr(connection, "account", account)  # noqa: B010 what the server gave it
         await self.paid_off(account)
 
     def account_on(self, connection: object, caller: str) -> Account:
-        """The caller's, in which the connection notes what it takes from now on."""
+        """The account of a caller, to which the connection charges its time from now on."""
         account: Account | None = getattr(connection, "account", None)
         if account is None or account.key != caller:
             account = self.account(caller)
@@ -171,8 +172,8 @@ class Shares:
         return account
 
     def enter(self, account: Account) -> bool:
-        """A request of an account's caller begins; whether it has to await `turn` first. `leave`
-        follows in any case.
+        """A request of an account starts; returns whether it must await `turn` first. Call `leave`
+        in any case.
         """
         caller = account.key
         before = self._under_way.get(caller, 0)
@@ -186,12 +187,12 @@ class Shares:
         return before >= MANY and len(self._under_way) > 1
 
     async def paid_off(self, account: Account) -> None:
-        """Wait, beside others, until what the caller used of the loop is paid off."""
+        """Wait, while others are active, until the time that the caller used is paid off."""
         if self._over(account, self.clock()):
             await self.turn(account)
 
     def beside_others(self, account: Account, now: float) -> bool:
-        """Whether, by `clock`, somebody but the account's caller asked something lately."""
+        """Whether, by `clock`, a caller other than the account's was active lately."""
         others_at = self._other_at if account.key == self._last else self._last_at
         return now - others_at < RECENT_S
 
@@ -199,8 +200,8 @@ class Shares:
         return self.beside_others(account, now) and account.seems_over(now)
 
     async def turn(self, account: Account) -> None:
-        """Wait until it may begin: in a turn in which no other such request of the caller does, and
-        beside others once all is paid off.
+        """Wait until it may start: in a turn in which no other such request of the caller does and,
+        while others are active, once all its time is paid off.
         """
         async with account.turn:
             await asyncio.sleep(0)

@@ -8,7 +8,6 @@ is, sealed state); across eras also but for what only one of the eras has.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from typing import Any, Literal
 
 import aiohttp
@@ -31,12 +30,6 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "test_prompt_with_embedded_resource": {"resourceUri": "test://example-resource"},
 }
 CHANGES = ("test_trigger_tool_change", "test_trigger_prompt_change")
-
-
-@pytest.fixture
-async def http() -> AsyncIterator[aiohttp.ClientSession]:
-    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=30)) as session:
-        yield session
 
 
 def shown(told: Told, *, across: bool) -> dict[str, Any]:

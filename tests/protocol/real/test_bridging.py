@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -91,12 +91,6 @@ async def test_a_modern_server_asks(modern_upstream: GatewayProcess, mode: str) 
         assert "file:///work/of-ada" in text_of(roots)
         rounds = await client.call_tool("asker__test_input_required_result_multi_round", {})
         assert "Ada" in text_of(rounds)
-
-
-@pytest.fixture
-async def http() -> AsyncIterator[aiohttp.ClientSession]:
-    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=30)) as session:
-        yield session
 
 
 async def first_question(client: LegacyClient, tool: str, http: aiohttp.ClientSession) -> None:

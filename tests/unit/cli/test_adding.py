@@ -11,11 +11,7 @@ import pytest
 from armory.cli.main import main
 from armory.config import load_file
 
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("ARMORY_CONFIG", raising=False)
+pytestmark = pytest.mark.usefixtures("empty_folder")
 
 
 def taken_over(servers: dict[str, Any], *options: str) -> int:

@@ -13,10 +13,7 @@ from armory.cli.main import main
 URL = "https://tools.example/mcp"
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("ARMORY_CONFIG", raising=False)
+pytestmark = pytest.mark.usefixtures("empty_folder")
 
 
 def run(*arguments: str) -> int:

@@ -31,6 +31,7 @@ from armory.upstreams.pool import Pool
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.supervisor import Supervisor
 from armory.upstreams.transports.stdio import StdioLink
+from tests.leftovers import tasks_of
 
 pytestmark = pytest.mark.anyio
 
@@ -62,13 +63,7 @@ class House:
     async def close(self) -> None:
         await self.supervisor.stop()
         await self.pool.close()
-        own = [task for task in asyncio.all_tasks() if "/armory/upstreams/" in _file_of(task)]
-        assert not own
-
-
-def _file_of(task: asyncio.Task[Any]) -> str:
-    code = getattr(task.get_coro(), "cr_code", None)
-    return "" if code is None else str(code.co_filename)
+        assert not tasks_of("/armory/upstreams/")
 
 
 @pytest.fixture

@@ -1,1 +1,1 @@
-"""One file a step, applied in order; a step that was released is never edited."""
+"""One file per migration, applied in order; a released one is never edited."""

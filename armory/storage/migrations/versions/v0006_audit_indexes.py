@@ -1,4 +1,4 @@
-"""The audit without indexes that nothing reads: each made every row dearer to write."""
+"""Drops indexes of the audit that nothing reads: each made writing a row more expensive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One entry of an upstream's list: whether everything that reads it later can read it.
+"""Validates single entries of an upstream's lists, so that all later readers can read them.
 
 Owns: the bounds of a definition, and the record of what was left out. What passes here is an
 object with a name, nested at most `MAX_LEVELS` deep, whose texts and numbers can be written again;
@@ -38,7 +38,7 @@ class Unusable(Exception):
 
 
 def opened(raw: Raw, key: str) -> Mapping[str, Any]:
-    """The entry.
+    """The decoded entry.
 
     Args:
         raw: as the upstream sent it.
@@ -71,22 +71,22 @@ def opened(raw: Raw, key: str) -> Mapping[str, Any]:
 
 
 def weight(raw: Raw) -> int:
-    """Bytes that an entry takes in memory, once it is opened, as estimated."""
+    """Estimated bytes of memory that an entry takes once it is decoded."""
     return len(memoryview(raw)) + _VALUE_BYTES * _values(raw)
 
 
 def _values(raw: Raw) -> int:
-    """How many values it has; at most, since commas in texts count as well."""
+    """An upper bound of its values: commas in texts count as well."""
     return bytes(memoryview(raw)).count(b",") + 1
 
 
 def fits(value: Mapping[str, Any]) -> bool:
-    """Whether what an upstream says of itself stays within the bounds of a definition."""
+    """Whether an upstream's description of itself stays within the bounds of a definition."""
     return not deeper_than(encode(value), MAX_LEVELS)
 
 
 class Omissions:
-    """What of an upstream's lists was left out.
+    """The entries of an upstream's lists that were left out.
 
     Attributes:
         count: of all that was.
@@ -104,7 +104,7 @@ class Omissions:
             self.first.append(Dropped(method, entry[:_NAME_CHARS], reason[:_REASON_CHARS]))
 
     def add_raw(self, method: str, raw: Raw, key: str, position: int, reason: str) -> None:
-        """The same of one that could not be opened: by its name where that can be read."""
+        """As `add`, for an entry that could not be decoded; its name is read if possible."""
         if len(self.first) < MAX_NAMED:
             self.add(method, _name(raw, key) or f"#{position}", reason)
         else:

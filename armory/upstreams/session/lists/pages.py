@@ -1,4 +1,4 @@
-"""One list of an upstream: all its pages, verbatim, one bad entry at most lost.
+"""Reads one list of an upstream, all pages, verbatim; a bad entry is left out.
 
 Owns: paging, its limits, what a broken list costs. Never imports a transport.
 """
@@ -57,17 +57,17 @@ Entries = list[Mapping[str, Any]]
 
 
 class BadList(UpstreamUnavailable):
-    """The upstream's list is none, or has no end."""
+    """The upstream's list is malformed, or has no end."""
 
 
 class Room:
-    """What the lists of one upstream may still take in memory: `left` bytes."""
+    """The memory that one upstream's lists may still take: `left` bytes."""
 
     def __init__(self, most: int) -> None:
         self._most = self.left = most
 
     def take(self, server: str, entry: Raw) -> None:
-        """Count an entry that was opened.
+        """Count an entry that was decoded.
 
         Raises:
             BadList: there is no room for it.
@@ -172,14 +172,14 @@ class PageReader:
 
     @property
     def _empty_ends(self) -> bool:
-        """Whether an empty cursor ends a list: the newer era says that it is one as any other, the
-        older ones say nothing, and many of their servers mean the end.
+        """Whether an empty cursor means the end of a list. In the modern era it is a cursor like
+        any other; older revisions do not say, and many of their servers mean the end.
         """
         return self._link.era != "modern"
 
     def _end_at(self, error: ErrorObject, method: str, cursor: Raw | None) -> None:
-        """Take the refusal of a page for the list's end: of the first one, where there is no such
-        list, and of what an empty cursor leads to, from servers that mean the end by one.
+        """Take an error for the end of the list: for the first page it means that there is no such
+        list, after an empty cursor that the server meant the end.
 
         Raises:
             BadList: it means something else.
@@ -199,7 +199,7 @@ class PageReader:
             raise self._bad(f"the result of {method} is no object") from None
 
     async def _collect(self, method: str, page: Mapping[str, Raw], entries: Entries) -> None:
-        """Open a page's entries; a long one leaves the loop to others now and then."""
+        """Decode a page's entries; a long page yields to the event loop now and then."""
         member, key = MEMBER[method], _KEY[method]
         position = 0
         try:
@@ -228,13 +228,13 @@ class PageReader:
 
 
 def long_cursor(cursor: Raw) -> str:
-    """What is wrong with one of more than `CURSOR_BYTES`."""
+    """What is wrong with a cursor of more than `CURSOR_BYTES`."""
     length = len(memoryview(cursor))
     return f"a nextCursor of {length:,} bytes, more than the {CURSOR_BYTES:,} that are kept"
 
 
 async def in_turns(entries: Sequence[_T]) -> AsyncGenerator[_T]:
-    """Each of many entries; now and then the loop is left to others."""
+    """Iterate over many entries, yielding to the event loop now and then."""
     turn_ends = monotonic() + _TURN_S
     for entry in entries:
         if monotonic() > turn_ends:
@@ -252,7 +252,7 @@ def _hint(page: Mapping[str, Raw]) -> tuple[int, str] | None:
 
 
 def _strictest(hints: list[tuple[int, str]]) -> tuple[int, str] | None:
-    """The shortest time, for the fewest people."""
+    """The shortest time, and the narrowest scope."""
     if not hints:
         return None
     private = any(scope == "private" for _, scope in hints)

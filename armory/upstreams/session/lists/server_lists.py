@@ -1,4 +1,4 @@
-"""Everything that an upstream lists, as one value; a list that fails stays as it was before.
+"""All lists of an upstream as one value; a list that cannot be fetched stays as it was.
 
 Owns: which lists are fetched, and what of them is left out. Never imports a transport.
 """
@@ -47,7 +47,7 @@ async def fetch_lists(
     declared: Mapping[str, Any] | None = None,
     quiet: bool = False,
 ) -> ServerLists:
-    """Every list that the upstream's capabilities promise.
+    """Fetch every list that the upstream's capabilities promise.
 
     Args:
         link: whose lists; where it mirrors parameters, tools whose `x-mcp-header` annotations are
@@ -116,8 +116,8 @@ def _promised(capabilities: Mapping[str, Any], method: str) -> bool:
 
 
 async def compared(lists: ServerLists, before: ServerLists | None) -> ServerLists:
-    """The lists with the very entries of `before` where they are the same, and `before` itself
-    where nothing differs; many entries are compared beside the event loop.
+    """The lists with the same objects as in `before` where entries are equal, and `before` itself
+    where nothing differs. Long lists are compared beside the event loop.
     """
     if before is None:
         return lists
@@ -155,7 +155,7 @@ def _loadable(skill: Mapping[str, Any], omitted: Omissions) -> bool:
 def _self_description(
     link: BaseLink, omitted: Omissions
 ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """What the upstream says of itself: its `serverInfo` and its capabilities."""
+    """The upstream's description of itself: its `serverInfo` and its capabilities."""
     parts: list[Mapping[str, Any]] = []
     for name, part in (("serverInfo", link.server_info), ("capabilities", link.capabilities)):
         parts.append(part if fits(part) else {})
@@ -165,7 +165,7 @@ def _self_description(
 
 
 def _log_omitted(server: str, omitted: Omissions, before: ServerLists | None) -> None:
-    """Log what was left out, once for as long as it stays the same."""
+    """Log what was left out, once while it stays the same."""
     logged = before.dropped if before is not None else ()
     for entry in omitted.first:
         if entry not in logged:

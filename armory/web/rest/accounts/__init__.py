@@ -1,1 +1,1 @@
-"""Keys, packs and usage over REST: what belongs to a user."""
+"""Keys, users, packs and usage over REST."""

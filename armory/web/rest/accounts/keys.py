@@ -156,7 +156,7 @@ async def create_key(call: RestCall) -> Reply:
 
 
 def _outlasts(maker: Principal, expires_at_ms: int | None) -> bool:
-    """Whether a key would go on where the one ends that makes it."""
+    """Whether a new key would outlive the key that creates it."""
     if maker.method != "api_key" or maker.expires_at is None:
         return False
     return expires_at_ms is None or expires_at_ms > round(maker.expires_at * 1_000)

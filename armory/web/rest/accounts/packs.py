@@ -108,7 +108,7 @@ def _packs(call: RestCall) -> Packs:
 
 
 def _user_meant(call: RestCall) -> str | None:
-    """The user whose packs are meant; None: an administrator, who sees all."""
+    """The user whose packs are meant; None: the caller is an administrator and sees all."""
     return None if call.admin else call.user
 
 
@@ -229,7 +229,7 @@ async def uninstall(call: RestCall) -> Reply:
 
 
 async def _own(call: RestCall) -> Pack:
-    """The pack of the path, when the caller may change it."""
+    """The pack in the path, if the caller may change it."""
     found = await _packs(call).get(call.path["pack_id"], user=_user_meant(call))
     if found is None:
         raise not_found("pack")
@@ -239,7 +239,7 @@ async def _own(call: RestCall) -> Pack:
 
 
 def _shown(call: RestCall, pack: Pack, known: CallerCatalog) -> Pack:
-    """A pack as the caller may see it: of a shared one what it may know of."""
+    """A pack without the servers and tools that the caller may not know of."""
     if call.admin or pack.owner is not None:
         return pack
     servers, tools = filter(known.has_server, pack.servers), filter(known.has_tool, pack.tools)
@@ -254,6 +254,6 @@ def _kind(call: RestCall) -> Literal["pack", "server", "tool"]:
 
 
 def _made_id(title: str) -> str:
-    """An id that says something and cannot be guessed: others' packs are not to be found."""
+    """A readable id that cannot be guessed, so that nobody finds others' packs."""
     words = "-".join(_WORDS.findall(title.lower()))[:40].strip("-")
     return f"{words or 'pack'}-{secrets.token_hex(8)}"

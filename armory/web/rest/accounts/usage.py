@@ -109,7 +109,7 @@ def routes() -> list[Route]:
 
 
 def _user_meant(call: RestCall) -> str:
-    """The user whose figures are meant: the caller's own, or any for an administrator.
+    """The user whose figures are meant: the caller, or any user for an administrator.
 
     Raises:
         AccessDenied: somebody else's, and the caller is no administrator.

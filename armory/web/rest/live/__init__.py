@@ -1,1 +1,1 @@
-"""The running gateway over REST: what it is, holds, finds and does."""
+"""The running gateway over REST: its state, its tools, searches and calls."""

@@ -1,4 +1,4 @@
-"""What routes that look at the running gateway use of it, handed over by the runtime.
+"""The dependencies of the routes that look at the running gateway, provided by the runtime.
 
 Owns: the seam. Never makes any of it.
 """
@@ -31,14 +31,14 @@ from armory.web.rest.problems import Problem
 
 
 class RestClient:
-    """A caller over REST, as an upstream sees it: it can be told nothing and asked nothing."""
+    """A REST caller as an upstream sees it: it takes no notifications and answers no questions."""
 
     capabilities: Mapping[str, Any] = {}
     log_level: str | None = None
     progress_token: Raw | None = None
 
     async def notify(self, method: str, params: Params) -> None:
-        """Nobody reads notifications."""
+        """Does nothing: a REST caller takes no notifications."""
 
     async def ask(self, method: str, params: Params) -> Answer:
         """As `ClientChannel.ask`.
@@ -117,7 +117,7 @@ class LiveGateway:
     async def context(
         self, principal: Principal, endpoint: Endpoint = ALL, *, current: bool = False
     ) -> RequestContext:
-        """A request of `principal` at an endpoint, with what it is served from."""
+        """The context of a request of `principal` at an endpoint."""
         version = MODERN_VERSIONS[-1]
         request = ClientRequest(
             principal, RestClient(), "modern", version, endpoint, everything=True
@@ -155,7 +155,7 @@ class LiveGateway:
         return found
 
     def endpoints(self, principal: Principal, *, everything: bool = False) -> list[str]:
-        """Paths of the endpoints below `/mcp`: those at which `principal` sees anything, or all."""
+        """Paths of the endpoints below `/mcp` at which `principal` sees anything, or of all."""
         view = self.gateway.view
         sets = list(view.settings.sets) if everything else view.sets_for(principal)
         servers = list(view.catalog.servers) if everything else view.servers_for(principal)
@@ -163,7 +163,7 @@ class LiveGateway:
 
 
 def tool_of(context: RequestContext, name: str) -> ToolRecord:
-    """The tool of that name that the caller sees.
+    """The tool of that name, if the caller sees it.
 
     Raises:
         Problem: there is none.

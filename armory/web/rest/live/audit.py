@@ -21,7 +21,7 @@ _Pattern = Annotated[Text, Field(max_length=200)]
 
 
 def _is_time(text: str) -> str:
-    """Whether there is such a time."""
+    """Whether the text is a valid time."""
     try:
         datetime.fromisoformat(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What REST asks of the configuration file, handed over by the runtime.
+"""The interface to the configuration file, implemented by the runtime.
 
 Owns: the seam, and the errors that pass over it. Never opens a file.
 """
@@ -15,15 +15,15 @@ Found = Sequence[Mapping[str, Any]]
 
 
 class Stale(ConfigError):
-    """The file does not hold what the caller has seen of it."""
+    """The file has changed since the caller read it."""
 
 
 class NotWritable(ConfigError):
-    """The file, or this gateway, takes no changes."""
+    """The file cannot be changed, or this gateway does not allow it."""
 
 
 class Refused(ConfigError):
-    """What the file would hold does not hold. `found` says why."""
+    """The new text is not a valid configuration; `found` says why."""
 
     def __init__(self, found: Found) -> None:
         super().__init__("the configuration does not hold; nothing was written")

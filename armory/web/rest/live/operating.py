@@ -1,4 +1,4 @@
-"""What the gateway did lately, and bringing an upstream back.
+"""Recent activity, reloading the configuration, and restarting an upstream.
 
 Owns: the routes. Shows nobody the doings of others but an administrator.
 """
@@ -200,7 +200,7 @@ async def _activity(live: LiveGateway, call: RestCall) -> Reply:
 
 
 def _last_seen(seen: str, process: str) -> int:
-    """The number that was seen last of a process; 0: none was."""
+    """The last number that the client has seen of this process; 0: none."""
     for one in seen.split(","):
         name, _, last = one.partition(":")
         if name == process:

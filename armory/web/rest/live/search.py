@@ -1,4 +1,4 @@
-"""What a listing with a query would show, with every number that decided.
+"""A search as a listing would run it, with all the numbers behind it.
 
 Owns: the route. Searches as the request path does; reads policy once more to say what hides what.
 """

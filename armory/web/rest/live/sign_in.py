@@ -1,4 +1,4 @@
-"""What REST asks of the gateway as a client of its issuer, handed over by the runtime.
+"""The interface to the gateway as a client of its issuer, implemented by the runtime.
 
 Owns: the seam. Never asks anybody.
 """
@@ -15,9 +15,9 @@ class SignIn(Protocol):
     issuer: str
 
     async def begin(self, resource: str, redirect_uri: str) -> tuple[str, str]:
-        """(where the person logs in, what the tab keeps meanwhile)."""
+        """(the login URL, the sealed state that the tab keeps meanwhile)."""
         ...
 
     async def finish(self, kept: str, back: Mapping[str, str]) -> tuple[str, float | None] | None:
-        """(access token, when it expires); None where `kept` is none of ours, or too old."""
+        """(access token, its expiry); None where `kept` was not sealed here, or is too old."""
         ...

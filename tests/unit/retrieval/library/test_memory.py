@@ -320,6 +320,7 @@ def test_the_public_names() -> None:
     assert sorted(armory.__all__) == [
         "ArmoryError", "AsyncToolMemory", "SelectedTool", "Tool", "ToolMemory",
     ]  # fmt: skip
+    assert set(armory.__all__) <= set(dir(armory)), "help(armory) has none that dir() has not"
     for name in armory.__all__:
         assert getattr(armory, name).__name__ == name
     with pytest.raises(AttributeError, match="nonsense"):
