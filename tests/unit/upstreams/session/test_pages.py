@@ -44,6 +44,18 @@ async def test_what_an_empty_cursor_leads_to_may_be_broken() -> None:
         await fetch(link)
 
 
+@pytest.mark.parametrize("written", [b"null", b"{}", b"[]"])
+async def test_a_list_without_entries_may_be_written_in_other_ways(written: bytes) -> None:
+    link = Answers({"tools": {}, "prompts": {}}, tools=[b'{"tools":%b}' % written])
+    assert (await fetch(link)).tools == []
+
+
+async def test_what_has_no_list_is_none() -> None:
+    for written in (b"{}", b'{"tools":5}', b'{"tools":{"0":{"name":"a"}}}'):
+        with pytest.raises(BadList, match="has no array 'tools'"):
+            await fetch(Answers({"tools": {}}, tools=[written]))
+
+
 GROUPS = b'{"groups":[{"name":"a"}],"nextCursor":""}'
 
 
