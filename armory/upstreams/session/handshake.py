@@ -17,7 +17,7 @@ from armory.protocol.jsonrpc import ErrorObject, error_of
 from armory.protocol.link import Call, Reply
 from armory.protocol.meta import SERVER_INFO
 from armory.protocol.rawjson import NULL, brief, encode, object_of
-from armory.protocol.versions import LEGACY_VERSIONS, MODERN_VERSIONS
+from armory.protocol.versions import ANSWERED_VERSIONS, LEGACY_VERSIONS, MODERN_VERSIONS
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.context import Identity
 
@@ -136,7 +136,7 @@ def identity_of_initialization(session: BaseLink, reply: Reply) -> Identity:
             upstream=session.server,
         )
     version = result.get("protocolVersion")
-    if version not in LEGACY_VERSIONS:
+    if version not in ANSWERED_VERSIONS:
         raise Incompatible(
             f"upstream {session.server!r} answered initialize with revision {brief(version)}; "
             f"known here: {', '.join(LEGACY_VERSIONS)}",
