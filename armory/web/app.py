@@ -291,13 +291,13 @@ async def _explain_not_found(request: web.Request, handler: Handler) -> web.Stre
 @web.middleware
 async def _access_log(request: web.Request, handler: Handler) -> web.StreamResponse:
     started = time.perf_counter()
-    status: int | None = 500
+    status = 500
     try:
         response = await handler(request)
         status = response.status
         return response
     except asyncio.CancelledError:  # the client left, as it does whenever it closes a stream
-        status = None
+        status = 499
         raise
     except web.HTTPException as answer:
         status = answer.status
