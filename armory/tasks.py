@@ -8,6 +8,7 @@ until they have ended, and work that several wait for. Structured work (`asyncio
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
 from typing import Any, Generic, TypeVar
 
@@ -269,3 +270,46 @@ def being_cancelled() -> bool:
     """Whether the current task itself is being cancelled, rather than only what it waits for."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
+
+
+class Pauses:
+    """How long to wait before what somebody asks for is done: each time twice as long, as long as
+    it is asked for without end. After a lull they begin anew.
+
+    Args:
+        shortest_s: the first one.
+        longest_s: the last one, and how long a lull is.
+        news_s: the last one while it is worth it.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        shortest_s: float,
+        longest_s: float,
+        news_s: float,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._shortest_s, self._longest_s, self._news_s = shortest_s, longest_s, news_s
+        self._clock = clock
+        self._next_s = shortest_s
+        self._done_at = clock()
+
+    def next_s(self) -> float:
+        """The pause that is due, now that it is asked for."""
+        if self._clock() - self._done_at > self._longest_s:
+            self._next_s = self._shortest_s
+        pause_s = self._next_s
+        self._next_s = min(2 * pause_s, self._longest_s)
+        return pause_s
+
+    def done(self, *, news: bool) -> None:
+        """It was done.
+
+        Args:
+            news: whether it was worth it.
+        """
+        self._done_at = self._clock()
+        if news:
+            self._next_s = min(self._next_s, self._news_s)

@@ -12,6 +12,7 @@ from armory.errors import ArmoryError, RateLimited
 from armory.gateway.context import RequestContext
 from armory.gateway.ports import Limiter, Pool
 from armory.gateway.requests import ClientSession
+from armory.gateway.tasks.ownership import TaskOwnership
 from armory.logger import Logger
 from armory.protocol.link import ClientChannel, Params
 
@@ -26,11 +27,13 @@ class ClientNews:
     Args:
         pool: the upstream sessions.
         limiter: asked before any upstream is told.
+        tasks: whose tasks are.
     """
 
-    def __init__(self, pool: Pool, limiter: Limiter) -> None:
+    def __init__(self, pool: Pool, limiter: Limiter, tasks: TaskOwnership) -> None:
         self._pool = pool
         self._limiter = limiter
+        self._tasks = tasks
         self._more: dict[str, bool] = {}
 
     async def roots_changed(self, session: ClientSession, client: ClientChannel) -> None:
@@ -73,6 +76,7 @@ class ClientNews:
             return
         try:
             await self._limiter.take(context.principal)
-            await self._pool.notify(server, context.owner, method, params)
+            said = await self._tasks.related(context, server, params)
+            await self._pool.notify(server, context.owner, method, said)
         except ArmoryError as error:
             _log.debug("notification_not_passed_on", upstream=server, error=error.message)

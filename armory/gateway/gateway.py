@@ -168,8 +168,8 @@ class Gateway:
         self.skills = Skills(forwarder)
         self.groups = Groups(self.primitives.pass_on)
         self.manifest = Manifest(self.tool_lists.list, self.primitives.pass_on)
-        self.session_methods = SessionMethods(pool, self.changes.resources, limiter)
-        self.client_news = ClientNews(pool, limiter)
+        self.session_methods = SessionMethods(pool, self.changes.resources, limiter, self.tasks)
+        self.client_news = ClientNews(pool, limiter, self.tasks)
 
     # -- what is served ----------------------------------------------------------------------
 

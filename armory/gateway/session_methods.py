@@ -17,6 +17,7 @@ from armory.gateway.changes.resource_watches import ResourceWatches
 from armory.gateway.context import RequestContext
 from armory.gateway.ports import Limiter, Pool
 from armory.gateway.requests import ClientSession
+from armory.gateway.tasks.ownership import TaskOwnership
 from armory.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from armory.protocol.errors import RpcError
 from armory.protocol.link import RESOURCE_META, Reply
@@ -33,12 +34,16 @@ class SessionMethods:
         pool: the upstream sessions.
         resources: the resources that clients watch.
         limiter: asked before a client watches one.
+        tasks: whose tasks are.
     """
 
-    def __init__(self, pool: Pool, resources: ResourceWatches, limiter: Limiter) -> None:
+    def __init__(
+        self, pool: Pool, resources: ResourceWatches, limiter: Limiter, tasks: TaskOwnership
+    ) -> None:
         self._pool = pool
         self._resources = resources
         self._limiter = limiter
+        self._tasks = tasks
 
     async def set_log_level(self, context: RequestContext, params: dict[str, Raw]) -> Reply:
         """Answer `logging/setLevel`.
@@ -62,13 +67,14 @@ class SessionMethods:
 
         Raises:
             RateLimited: not now.
+            BackendError: the store that replicas share cannot tell whose a task is.
             RpcError: no such resource for this caller.
             UpstreamUnavailable: its upstream cannot be told.
         """
         subscription = _session(context).subscription
         await self._limiter.take(context.principal)
         server, uri = located(self._pool, context, need_text(params, "uri"))
-        with _with_meta(uri, params):
+        with _with_meta(uri, await self._tasks.related(context, server, params)):
             await self._resources.add(subscription, server, uri)
         return _DONE
 
@@ -77,6 +83,7 @@ class SessionMethods:
 
         Raises:
             RateLimited: not now.
+            BackendError: the store that replicas share cannot tell whose a task is.
             RpcError: no such resource for this caller.
             UpstreamUnavailable: its upstream cannot be told.
         """
@@ -87,7 +94,7 @@ class SessionMethods:
         except (RpcError, UpstreamUnavailable):
             await self._limiter.take(context.principal)
             raise
-        with _with_meta(uri, params):
+        with _with_meta(uri, await self._tasks.related(context, server, params)):
             await self._resources.remove(subscription, server, uri)
         return _DONE
 

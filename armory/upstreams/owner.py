@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Literal
 
@@ -16,7 +17,7 @@ from armory.domain.catalog import ServerLists
 from armory.errors import LoginNeeded, UpstreamUnavailable
 from armory.logger import Logger
 from armory.protocol.session_events import Ended, Lost, Notified, Replaced, SessionEvent
-from armory.tasks import start, stop
+from armory.tasks import Pauses, start, stop
 from armory.upstreams.clock import Clock
 from armory.upstreams.connecting.placing import OWN
 from armory.upstreams.offered.login_tool import lists_before_login
@@ -35,8 +36,11 @@ LONGEST_PAUSE_S = 60.0
 STABLE_S = 30.0
 """An upstream that worked for so long is stable: pauses begin anew with the shortest."""
 _LOGIN = "login_required"
-_SETTLE_S = 0.05
-"""Announcements of changes tend to come together: so long after the first the lists are fetched."""
+_SETTLE_S, _RESTLESS_S, _IDLE_S = 0.05, 1.0, 5.0
+"""Announcements of changes tend to come together: so long after the first the lists are fetched.
+Some servers announce one whenever they are listed, or all the time: then twice as long each time,
+up to the second where their lists differ and to the third where they do not.
+"""
 _LISTED_SHARE = 10
 """How many times as long as fetching the lists took it is not done again, unasked."""
 _WATCH_S = 1.0
@@ -69,7 +73,9 @@ class UpstreamOwner:
         self._on_lists = on_lists
         self._clock = clock
         self._dirty = asyncio.Event()
+        self._settling = Pauses(_SETTLE_S, _IDLE_S, _RESTLESS_S)
         self._lost: str | None = None
+        self._gone = asyncio.Event()
         self._crash = ""
         self._crashes = 0
         self._crashed_at = clock.now()
@@ -84,6 +90,7 @@ class UpstreamOwner:
         elif not isinstance(event, Ended | Replaced) and event.owner == OWN:
             if isinstance(event, Lost):
                 self._lost = event.reason
+                self._gone.set()
             self._dirty.set()
 
     async def run(self) -> None:
@@ -97,6 +104,7 @@ class UpstreamOwner:
             try:
                 link = await self.upstream.own_link()
                 self._lost = None
+                self._gone.clear()
                 announced = await self._list_and_watch(link)
                 worked_since = self._clock.now()
                 await self._follow(link, announced)
@@ -181,9 +189,13 @@ class UpstreamOwner:
                     upstream=link.server,
                 )
             if changed:
-                await asyncio.sleep(_SETTLE_S)
+                await self._settle()
+                if self._gone.is_set():
+                    continue
                 self._dirty.clear()
+                before = self.lists
                 await self._refresh(link)
+                self._settling.done(news=self.lists is not before)
                 continue
             heard = announced and link.hears_lists
             if self.upstream.own_busy:  # a server that is need not answer a probe
@@ -199,6 +211,12 @@ class UpstreamOwner:
                 if missed >= _MISSED_PROBES:
                     await link.close()
                     raise
+
+    async def _settle(self) -> None:
+        """Wait for what else is announced, unless the session is lost meanwhile."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._settling.next_s()):
+                await self._gone.wait()
 
     async def _probe(self, link: BaseLink, heard: bool) -> None:
         """Check that the upstream is alive, and fetch its lists where it does not announce changes.

@@ -300,6 +300,9 @@ async def _access_log(request: web.Request, handler: Handler) -> web.StreamRespo
         response = await handler(request)
         status = response.status
         return response
+    except asyncio.CancelledError:  # the client left, as it does whenever it closes a stream
+        status = 499
+        raise
     except web.HTTPException as answer:
         status = answer.status
         raise

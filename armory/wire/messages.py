@@ -16,7 +16,7 @@ from armory.protocol import codes, jsonrpc
 from armory.protocol.errors import Malformed
 from armory.protocol.jsonrpc import Message, Part, Parted
 from armory.protocol.link import CancelReason, Reply
-from armory.protocol.rawjson import NULL, members_or_none, opening_or_none
+from armory.protocol.rawjson import members_or_none, opening_or_none, says_nothing
 from armory.protocol.scanning.taking_apart import MOST_MEMBERS
 from armory.tasks import step_by_step
 
@@ -107,7 +107,7 @@ def opened(
         params, meta = known
     if meta is not None:
         return params, meta
-    if "_meta" not in params or params["_meta"] == NULL:  # some clients write it for nothing
+    if "_meta" not in params or says_nothing(params["_meta"]):
         return params, {}
     said = f"params._meta is no object, or one of more than {MOST_MEMBERS:,} members"
     raise Malformed(codes.INVALID_PARAMS, said, message.key)

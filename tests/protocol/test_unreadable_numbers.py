@@ -13,7 +13,12 @@ from msgspec import Raw
 
 from armory.protocol.link import Call, Owner, Reply
 from armory.testing.clients.raw import messages, modern_body, modern_headers
+from armory.testing.clients.recording import RecordingObserver
 from armory.testing.front import asking, result
+from armory.upstreams.session.context import LinkContext
+from armory.upstreams.session.handshake import Incompatible, identity_of_initialization
+from armory.upstreams.spec import UpstreamSpec
+from armory.upstreams.transports.stdio import StdioLink
 
 if TYPE_CHECKING:
     from tests.protocol.conftest import Front
@@ -96,3 +101,15 @@ async def test_who_must_read_it_refuses_it_by_name(
 async def test_a_name_that_is_one_does_not_fit_its_header(front: Front) -> None:
     error = (await post(front, "tools/call", {"name": HUGE}, **{"Mcp-Name": "x"}))["error"]
     assert error["code"] == -32020
+
+
+@pytest.mark.parametrize(
+    "said",
+    [b'{"protocolVersion":"2025-11-25","capabilities":{"experimental":{"n":1e400}}}', b"[]", b"{}"],
+)
+async def test_an_upstream_that_begins_with_one_is_told_so(said: bytes) -> None:
+    link = StdioLink(LinkContext(UpstreamSpec("up", command="none"), {}, RecordingObserver()))
+    with pytest.raises(Incompatible) as told:
+        identity_of_initialization(link, Reply(Raw(said)))
+    assert f"answered initialize with {said.decode()[:77]}" in str(told.value)
+    assert "revision" not in str(told.value)

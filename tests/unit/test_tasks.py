@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 from structlog.testing import capture_logs
 
-from armory.tasks import InTurn, Tasks, cancellable, give_way, spawn, start, stop
+from armory.tasks import InTurn, Pauses, Tasks, cancellable, give_way, spawn, start, stop
 
 pytestmark = pytest.mark.anyio
 
@@ -191,3 +191,19 @@ async def test_work_in_turn_goes_on_to_its_end_without_who_waits_for_it() -> Non
     await turns.stop()
     await asyncio.wait((stopped,))
     assert stopped.cancelled()
+
+
+def test_pauses_grow_until_a_lull_and_less_with_news() -> None:
+    now = [0.0]
+    pauses = Pauses(1.0, 8.0, 2.0, clock=lambda: now[0])
+
+    def next_s(*, news: bool, after_s: float = 1.0) -> float:
+        now[0] += after_s
+        found = pauses.next_s()
+        pauses.done(news=news)
+        return found
+
+    assert [next_s(news=False) for _ in range(5)] == [1.0, 2.0, 4.0, 8.0, 8.0]
+    assert [next_s(news=True) for _ in range(3)] == [8.0, 2.0, 2.0]
+    assert next_s(news=False, after_s=8.0) == 2.0
+    assert next_s(news=False, after_s=8.5) == 1.0

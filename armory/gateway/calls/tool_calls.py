@@ -47,7 +47,7 @@ from armory.protocol.codes import HEADER_MISMATCH, INVALID_PARAMS
 from armory.protocol.errors import RpcError
 from armory.protocol.jsonrpc import code_of
 from armory.protocol.link import Call, Reply
-from armory.protocol.rawjson import brief, need_text, pack
+from armory.protocol.rawjson import EMPTY_OBJECT, NULL, brief, need_text, pack, says_nothing
 from armory.tasks import step_by_step
 
 _FAILED = (UpstreamUnavailable, RateLimited, BackendError)
@@ -123,7 +123,7 @@ class ToolCalls:
             if server := _login_at(context, name):
                 return await self._pool.request(server, context.owner, _login(context))
             return self._missing(context, name, searched=searched)
-        _check_arguments(params)
+        params = _with_an_object(params)
         params = self._meant_for(record.server, context, params)
         if names_task(params):
             params = await self._tasks.related(context, record.server, params)
@@ -289,14 +289,15 @@ def _safe(record: ToolRecord) -> bool:
     return hints.get("readOnlyHint") is True or hints.get("idempotentHint") is True
 
 
-def _check_arguments(params: Mapping[str, Raw]) -> None:
+def _with_an_object(params: dict[str, Raw]) -> dict[str, Raw]:
+    """The parameters with arguments that are an object, or none; a new dict where changed."""
     raw = params.get("arguments")
-    if raw is None:
-        return
-    first = bytes(memoryview(raw)[:1])
-    if first != b"{" and bytes(memoryview(raw)) != b"null":
-        raise RpcError(
-            INVALID_PARAMS,
-            f"params.arguments is {brief(raw)}; expected an object",
-            {"parameter": "arguments"},
-        )
+    if raw is None or bytes(memoryview(raw)[:1]) == b"{" or raw == NULL:
+        return params
+    if says_nothing(raw):
+        return {**params, "arguments": EMPTY_OBJECT}
+    raise RpcError(
+        INVALID_PARAMS,
+        f"params.arguments is {brief(raw)}; expected an object",
+        {"parameter": "arguments"},
+    )

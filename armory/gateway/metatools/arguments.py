@@ -19,7 +19,14 @@ from armory.gateway.queries.values import check_names, check_texts, check_top_k
 from armory.gateway.requests import ClientRequest
 from armory.protocol.codes import INVALID_PARAMS
 from armory.protocol.errors import RpcError
-from armory.protocol.rawjson import brief, members_or_none, need_value, opening_or_none, text_of
+from armory.protocol.rawjson import (
+    brief,
+    members_or_none,
+    need_value,
+    opening_or_none,
+    says_nothing,
+    text_of,
+)
 from armory.protocol.scanning.nesting import deeper_than
 from armory.protocol.scanning.values import at_once
 
@@ -108,7 +115,7 @@ def reading_call(params: Mapping[str, Raw]) -> Generator[None, None, dict[str, R
     changed = {key: raw for key, raw in params.items() if key not in ("name", "arguments")}
     changed["name"] = arguments["name"]
     inner = arguments.get("arguments")
-    if inner is not None and bytes(memoryview(inner)) != b"null":
+    if inner is not None and not says_nothing(inner):
         changed["arguments"] = _called_with(inner)
     return changed
 
@@ -136,7 +143,7 @@ def _arguments(params: Mapping[str, Raw]) -> dict[str, Raw]:
 
 def _opening_arguments(params: Mapping[str, Raw]) -> Generator[None, None, dict[str, Raw]]:
     raw = params.get("arguments")
-    if raw is None:
+    if raw is None or says_nothing(raw):
         return {}
     opened = yield from opening_or_none(raw)
     if opened is None:

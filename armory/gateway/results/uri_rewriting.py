@@ -21,7 +21,6 @@ from armory.protocol.scanning.pieces import items_in_pieces
 from armory.protocol.scanning.values import at_once
 
 Members = dict[str, Raw]
-_RELATED = encode(RELATED_TASK)
 _LARGE_BYTES = 1 << 20
 _Steps = Generator[None, None, bool]
 _Change = Callable[[Members, str], bool | _Steps]
@@ -66,8 +65,7 @@ def original_task(sent: Members, server: str) -> Members:
     """What a client sends to `server`, with the server's own id where `_meta` names a task; a new
     dict where changed.
     """
-    meta = sent.get("_meta")
-    if meta is None or _RELATED not in bytes(memoryview(meta)):
+    if "_meta" not in sent:
         return sent
     changed = dict(sent)
     return changed if at_once(_inside(changed, "_meta", server, _related)) else sent

@@ -9,17 +9,22 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, OrderedDict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
 from armory.domain.catalog import ServerLists
 from armory.protocol.link import Owner
+from armory.tasks import Pauses
 from armory.threads import let_go
 
 ENTRIES = 1_000
 OWN_BYTES = 32 << 20
 """Size of all lists that are not everybody's, as they came; as objects they take four times it."""
+SETTLE_S, _RESTLESS_S, _IDLE_S = 0.05, 1.0, 2.0
+"""How long announcements are collected: several tend to come together. Where they do not end, twice
+as long each time, up to the second where the lists differ and to the third where they do not.
+"""
 
 
 @dataclass(slots=True)
@@ -41,6 +46,7 @@ class HeldLists:
         late: whether somebody was shown nothing in their place.
         outdated: whether their owner logged in or out since: they are not shown any more.
         task: fetches them.
+        pauses: before they are fetched again because they are said to have changed.
     """
 
     server: str
@@ -57,6 +63,7 @@ class HeldLists:
     late: bool = False
     outdated: bool = False
     task: asyncio.Task[None] | None = None
+    pauses: Pauses = field(default_factory=lambda: Pauses(SETTLE_S, _IDLE_S, _RESTLESS_S))
 
 
 class ListStore:

@@ -18,7 +18,7 @@ from armory.errors import ArmoryError, UpstreamUnavailable
 from armory.gateway.endpoint import Endpoint
 from armory.gateway.ports import Pool
 from armory.gateway.views.list_changes import changed_lists
-from armory.gateway.views.list_store import ENTRIES, HeldLists, ListStore
+from armory.gateway.views.list_store import ENTRIES, SETTLE_S, HeldLists, ListStore
 from armory.gateway.views.view import View
 from armory.logger import Logger
 from armory.protocol.capabilities import answers_of
@@ -35,8 +35,6 @@ FRESH_S = 30.0
 RETRY_S = 5.0
 AWAITED_S = 900.0
 """How long a client may take to ask for lists that changed on a session which it shares."""
-SETTLE_S = 0.05
-"""How long announcements are collected: several tend to come together."""
 
 Tell = Callable[[str, str, frozenset[str]], None]
 
@@ -215,7 +213,7 @@ class PrincipalLists:
             if held.server == server and key in ("", held.key):
                 held.until = 0.0
                 if held.lists is not None:
-                    self._refresh(held)
+                    self._refresh(held, announced=True)
 
     def on_login(self, concerns: Callable[[str, str], bool]) -> None:
         """Somebody logged in or out, and is offered other lists from now on.
@@ -241,13 +239,18 @@ class PrincipalLists:
         self._held.clear()
         await tasks.stop(*fetching)
 
-    def _refresh(self, held: HeldLists) -> asyncio.Task[None]:
+    def _refresh(self, held: HeldLists, *, announced: bool = False) -> asyncio.Task[None]:
         if held.task is None or held.task.done():
-            held.task = tasks.spawn(self._fetch(held), f"private lists of {held.server}")
+            pause_s = held.pauses.next_s() if announced else 0.0
+            # the first is fetched at once: whoever hears of it with us may list already
+            work = self._fetch(held, pause_s if pause_s > SETTLE_S else 0.0)
+            held.task = tasks.spawn(work, f"private lists of {held.server}")
         return held.task
 
-    async def _fetch(self, held: HeldLists) -> None:
+    async def _fetch(self, held: HeldLists, pause_s: float) -> None:
         while True:
+            if pause_s:
+                await asyncio.sleep(pause_s)
             held.until = time.monotonic() + RETRY_S  # 0 again: news came meanwhile
             try:
                 lists = await self._pool.fetch_lists(held.server, held.owner, held.capabilities)
@@ -264,11 +267,12 @@ class PrincipalLists:
             self._held.move(held, self._key(held.server, held.owner))
             self._take(held, lists, changed, first=before is None)
             self._differs_no_more(held)
+            held.pauses.done(news=bool(changed))
             if held.until:
                 ttls = [ttl for ttl, _ in lists.cache.values()]
                 held.until = time.monotonic() + max(FRESH_S, min(ttls, default=0) / 1_000)
                 return
-            await asyncio.sleep(SETTLE_S)
+            pause_s = held.pauses.next_s()
 
     def _take(
         self, held: HeldLists, lists: ServerLists, changed: frozenset[str], *, first: bool

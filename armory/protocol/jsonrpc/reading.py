@@ -21,6 +21,7 @@ from armory.protocol.rawjson import (
     members,
     opening,
     opening_named,
+    says_nothing,
     text_or_none,
 )
 from armory.protocol.scanning.taking_apart import MOST_MEMBERS, TooWide
@@ -165,7 +166,7 @@ def begun(head: bytes) -> Message | None:
 
 
 def params_of(message: Message) -> dict[str, Raw]:
-    """The members of `params`; none where there are none, or null stands for that.
+    """The members of `params`; none where there are none, as null and an empty array say too.
 
     Raises:
         Malformed: `params` is no object.
@@ -189,12 +190,12 @@ def opening_params(message: Message) -> Generator[None, None, dict[str, Raw]]:
 
 
 def _no_params(message: Message, params: Raw, why: Exception) -> dict[str, Raw]:
-    """None, where null stands for that; else it is said why they cannot be read."""
+    """None, where that is said in another way; else it is said why they cannot be read."""
     id = message.key or NULL
     if isinstance(why, TooWide):
         said = f"params has more than {MOST_MEMBERS:,} members"
         raise Malformed(INVALID_PARAMS, said, id) from None
-    if params == NULL_VALUE:
+    if says_nothing(params):
         return {}
     said = f"params is {brief(params)}; expected an object"
     raise Malformed(INVALID_PARAMS, said, id) from None

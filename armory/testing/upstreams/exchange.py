@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
 MODERN = "2026-07-28"
+DRAFT = "2024-10-07"
 LEGACY = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 PREFIX = "io.modelcontextprotocol/"
 

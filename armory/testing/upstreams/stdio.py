@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from armory.tasks import spawn
-from armory.testing.upstreams.exchange import LEGACY, PREFIX, Json, Questions, notification
+from armory.testing.upstreams.exchange import DRAFT, LEGACY, PREFIX, Json, Questions, notification
 from armory.testing.upstreams.script import Script
 
 
@@ -162,7 +162,7 @@ def main() -> None:
     """Read the arguments and serve."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--era", choices=("modern", "legacy", "both"), default="both")
-    parser.add_argument("--revision", choices=LEGACY, default=LEGACY[-1])
+    parser.add_argument("--revision", choices=(DRAFT, *LEGACY), default=LEGACY[-1])
     parser.add_argument("--exit-on-unknown", action="store_true")
     parser.add_argument("--mute-on-unknown", action="store_true")
     parser.add_argument("--exit-at-start", action="store_true")

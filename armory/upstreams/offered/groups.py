@@ -18,6 +18,7 @@ from msgspec import Raw
 from armory.domain.groups import OwnGroup
 from armory.logger import Logger
 from armory.protocol.capabilities import GROUPS_DECLARED, declares_groups
+from armory.protocol.codes import INVALID_PARAMS
 from armory.protocol.jsonrpc import error_of
 from armory.protocol.link import Answer, Call, ClientGone, Params
 from armory.protocol.rawjson import NULL, encode, few_items, members, text_of
@@ -35,11 +36,20 @@ _MOST = 20_000
 _AT_ONCE = 64
 """Of them in one round of the event loop."""
 _TEXT_CHARS = 4_000
+_EMPTY = Raw(b'""')
 Entry = Mapping[str, Any]
 
 
 class _Bad(Exception):
     """A malformed or refused answer; the message says why."""
+
+
+class _Refused(_Bad):
+    """An error for an answer."""
+
+    def __init__(self, method: str, code: int, message: str) -> None:
+        super().__init__(f"it refused {method}: {code} {message}")
+        self.code = code
 
 
 class _Declaring:
@@ -84,7 +94,7 @@ class _Fetch:
         cursors: set[bytes] = set()
         params: Params = {}
         for _ in range(_MAX_PAGES):
-            page = await self._asked("groups/list", params)
+            page = await self._page(params)
             entries += _array(page, "groups")
             if len(entries) > _MOST:
                 del entries[_MOST:]
@@ -92,11 +102,22 @@ class _Fetch:
             cursor = page.get("nextCursor")
             if cursor is not None and len(memoryview(cursor)) > CURSOR_BYTES:
                 raise _Bad(f"groups/list has {long_cursor(cursor)}")
-            if cursor is None or bytes(cursor) in (b"null", b'""', *cursors):
+            if cursor is None or cursor == NULL or bytes(cursor) in cursors:
+                break
+            if cursor == _EMPTY and self._link.era != "modern":  # as of lists: see `PageReader`
                 break
             cursors.add(bytes(cursor))
             params = {"cursor": cursor}
         return await self._within(entries, 1)
+
+    async def _page(self, params: Params) -> dict[str, Raw]:
+        """One page of `groups/list`; an empty one where an empty cursor meant the end."""
+        try:
+            return await self._asked("groups/list", params)
+        except _Refused as refused:
+            if params.get("cursor") != _EMPTY or refused.code != INVALID_PARAMS:
+                raise
+            return {}
 
     async def _within(self, entries: list[Raw], level: int) -> tuple[OwnGroup, ...]:
         """The groups that entries name, level by level, so that a repeated one stays at its highest
@@ -144,7 +165,7 @@ class _Fetch:
         reply = await self._link.request(call)
         if reply.error is not None:
             error = error_of(reply.error)
-            raise _Bad(f"it refused {method}: {error.code} {error.message}")
+            raise _Refused(method, error.code, error.message)
         return _members(NULL if reply.result is None else reply.result)
 
     def _dropped(self, name: str, why: Exception) -> None:

@@ -16,8 +16,8 @@ from armory.protocol.codes import MODERN_ERRORS, UNSUPPORTED_VERSION
 from armory.protocol.jsonrpc import ErrorObject, error_of
 from armory.protocol.link import Call, Reply
 from armory.protocol.meta import SERVER_INFO
-from armory.protocol.rawjson import brief, encode, object_of
-from armory.protocol.versions import LEGACY_VERSIONS, MODERN_VERSIONS
+from armory.protocol.rawjson import NULL, brief, encode, object_of
+from armory.protocol.versions import ANSWERED_VERSIONS, LEGACY_VERSIONS, MODERN_VERSIONS
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.context import Identity
 
@@ -128,8 +128,15 @@ def identity_of_initialization(session: BaseLink, reply: Reply) -> Identity:
             refusal=error,
         )
     result = _about(session, reply)
+    if not result:
+        came = NULL if reply.result is None else reply.result
+        raise Incompatible(
+            f"upstream {session.server!r} answered initialize with {brief(came)}; expected an "
+            "object with protocolVersion, all of which can be read",
+            upstream=session.server,
+        )
     version = result.get("protocolVersion")
-    if version not in LEGACY_VERSIONS:
+    if version not in ANSWERED_VERSIONS:
         raise Incompatible(
             f"upstream {session.server!r} answered initialize with revision {brief(version)}; "
             f"known here: {', '.join(LEGACY_VERSIONS)}",

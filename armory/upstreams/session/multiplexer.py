@@ -254,11 +254,13 @@ class RequestMultiplexer:
         return None if known is None else self.pending.get(known)
 
     def _only_call(self) -> Pending | None:
-        """The call that alone can have made the upstream log something; None: none, or several."""
+        """The call that alone can have made the upstream log something, and that can still be told
+        of it; None: none, or several.
+        """
         owned = [p for p in self.pending.values() if p.client is not None]
         if len(owned) != 1 or self.attribution.may_be_anothers(owned[0].call):
             return None
-        return owned[0]
+        return None if owned[0].answered else owned[0]
 
 
 def _of_nobody(target: Pending | None) -> tuple[Pending, None] | None:

@@ -66,6 +66,11 @@ class Pending:
         self._scope = scope
         self._pauses = 0
 
+    @property
+    def answered(self) -> bool:
+        """Whether its answer is there, which may not have been taken yet."""
+        return bool(self._inbox) and type(self._inbox[-1]) is not Note
+
     def put(self, item: Item) -> None:
         """Add a message to the inbox. Beyond the backlog the oldest notifications are dropped; so
         are all behind the answer.

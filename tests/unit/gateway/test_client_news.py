@@ -11,6 +11,8 @@ from armory.domain.principal import Principal
 from armory.errors import RateLimited
 from armory.gateway.client_news import ClientNews
 from armory.gateway.gateway import Unlimited
+from armory.gateway.tasks.ownership import TaskOwnership
+from armory.gateway.tasks.register import TaskRegister
 from armory.protocol.link import ClientChannel, Owner
 from armory.testing.front import ScriptedPool
 from armory.testing.waiting import until
@@ -45,7 +47,7 @@ class Full(Unlimited):
 
 async def test_what_comes_while_upstreams_are_told_is_told_once() -> None:
     pool, session, client = SlowPool(), StandInSession(set()), NotingClient()
-    news = ClientNews(pool, Unlimited())
+    news = ClientNews(pool, Unlimited(), TaskOwnership(pool, TaskRegister()))
     async with asyncio.TaskGroup() as group:
         for _ in range(100):
             group.create_task(news.roots_changed(session, client))
@@ -63,5 +65,6 @@ async def test_what_comes_while_upstreams_are_told_is_told_once() -> None:
 async def test_they_count_against_the_rate_and_are_told_when_it_has_room() -> None:
     pool, session, client = ScriptedPool(), StandInSession(set()), NotingClient()
     full = Full(3)
-    await ClientNews(pool, full).roots_changed(session, client)
+    tasks = TaskOwnership(pool, TaskRegister())
+    await ClientNews(pool, full, tasks).roots_changed(session, client)
     assert (full.asked, len(pool.rooted)) == (4, 1)

@@ -164,12 +164,12 @@ async def test_backend_trouble_is_a_result_too(bench: Bench) -> None:
         {},
         {"name": 3},
         {"name": "up__tool0", "arguments": "x"},
-        {"name": "search_tools", "arguments": []},
+        {"name": "search_tools", "arguments": [1]},
         {"name": "search_tools"},
         {"name": "search_tools", "arguments": {"query": "x", "top_k": 0}},
         {"name": "search_tools", "arguments": {"query": "x", "servers": 3}},
         {"name": "call_tool", "arguments": {}},
-        {"name": "call_tool", "arguments": {"name": "up__tool0", "arguments": []}},
+        {"name": "call_tool", "arguments": {"name": "up__tool0", "arguments": [1]}},
     ],
 )
 async def test_parameters_that_do_not_fit(bench: Bench, params: dict[str, Any]) -> None:

@@ -146,7 +146,10 @@ def test_other_versions_are_refused(version: str) -> None:
 def test_params_must_be_an_object_and_stay_as_they_were_written() -> None:
     message = jsonrpc.decode(b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"a": [1,2 ]}}')
     assert jsonrpc.params_of(message) == {"a": Raw(b"[1,2 ]")}
-    bad = jsonrpc.decode(b'{"jsonrpc":"2.0","id":1,"method":"m","params":[]}')
+    for nothing in (b"null", b"[]", b"[ \t]"):
+        body = b'{"jsonrpc":"2.0","id":1,"method":"m","params":%b}' % nothing
+        assert jsonrpc.params_of(jsonrpc.decode(body)) == {}
+    bad = jsonrpc.decode(b'{"jsonrpc":"2.0","id":1,"method":"m","params":[1]}')
     with pytest.raises(Malformed) as caught:
         jsonrpc.params_of(bad)
     assert (caught.value.code, caught.value.id) == (-32602, b"1")

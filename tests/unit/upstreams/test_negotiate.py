@@ -14,7 +14,7 @@ from armory.domain.principal import ANONYMOUS
 from armory.errors import UpstreamUnavailable
 from armory.protocol.link import Call, Owner
 from armory.testing.clients.recording import RecordingObserver, plain
-from armory.testing.upstreams.exchange import LEGACY
+from armory.testing.upstreams.exchange import DRAFT, LEGACY
 from armory.testing.upstreams.http import ScriptedUpstream
 from armory.testing.upstreams.script import Script
 from armory.upstreams.connecting.negotiate import Connector
@@ -101,7 +101,7 @@ async def test_a_server_that_is_silent_to_the_probe_gets_initialize_beside_it(
     assert await works(link)
 
 
-@pytest.mark.parametrize("revision", LEGACY)
+@pytest.mark.parametrize("revision", [DRAFT, *LEGACY])
 async def test_any_older_revision_is_accepted(opener: Opener, revision: str) -> None:
     link = await opener.open(stdio("--era", "legacy", "--revision", revision))
     assert link.protocol_version == revision

@@ -18,7 +18,7 @@ from armory.errors import UpstreamUnavailable
 from armory.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from armory.protocol.jsonrpc import ErrorObject, error_of
 from armory.protocol.link import Call
-from armory.protocol.rawjson import NULL, opening, scalar
+from armory.protocol.rawjson import EMPTY_OBJECT, NULL, opening, scalar
 from armory.protocol.scanning.pieces import items_in_pieces
 from armory.tasks import give_way, step_by_step
 from armory.upstreams.session.base import BaseLink
@@ -52,6 +52,9 @@ _KEY = {TOOLS: "name", PROMPTS: "name", RESOURCES: "uri", TEMPLATES: "uriTemplat
 """The member that names an entry."""
 
 _EMPTY = Raw(b'""')
+_NO_ENTRIES = (NULL, EMPTY_OBJECT)
+"""How some write a list without entries: servers in Go a slice that is nil, in Lua an empty table.
+"""
 _T = TypeVar("_T")
 Entries = list[Mapping[str, Any]]
 
@@ -201,9 +204,12 @@ class PageReader:
     async def _collect(self, method: str, page: Mapping[str, Raw], entries: Entries) -> None:
         """Decode a page's entries; a long page yields to the event loop now and then."""
         member, key = MEMBER[method], _KEY[method]
+        listed = page.get(member)
+        if listed in _NO_ENTRIES:
+            return
         position = 0
         try:
-            for number, raws in enumerate(items_in_pieces(page.get(member, NULL))):
+            for number, raws in enumerate(items_in_pieces(listed or NULL)):
                 if number:
                     await asyncio.sleep(0)
                 # Those that are left out count as well.

@@ -31,7 +31,8 @@ class Answers:
         self.capabilities = capabilities
         self.answers = {
             {"tools": "tools/list", "prompts": "prompts/list", "resources": "resources/list",
-             "templates": "resources/templates/list", "skills": "skills/list"}[kind]: pages
+             "templates": "resources/templates/list", "skills": "skills/list",
+             "groups": "groups/list", "group": "groups/get"}[kind]: pages
             for kind, pages in answers.items()
         }  # fmt: skip
         self.sent: list[tuple[str, Any]] = []
