@@ -33,7 +33,8 @@ _ASKS = (
 #: Without any of these no text is one of the next; looking for them costs next to nothing.
 _HINTS = (
     *("remember", "memori", "in mind", "mental note", "note to self", "forget", "recall"),
-    *("know about", "did i ", "have i ", "remind me what", "merk", "vergiss", "retiens"),
+    *("know about", "did i ", "have i ", "remind me what", " that down", " this down"),
+    *("merk", "vergiss", "retiens"),
     *("souviens", "oublie", "recuerda", "olvides", "记住"),
 )
 #: Of whoever listens: not "remember to call Bob", which wants a reminder, nor "what do you know
@@ -44,6 +45,7 @@ _REMEMBERING = {
         r"(?:that|this|it|i|i'm|i've|i'd|my|we|we're|our|his|her|their)\b"
         r"|remember\s*+:|memori[sz]e\b|(?:keep|bear) in mind\b|make a mental note\b|note to self\b"
         r"|(?:don't|do not|never) forget\s++(?:that|this|it|i|i'm|i've|my|we|our)\b"
+        r"|(?:note|jot|write) (?:that|this) down[.!]*+$"
         r"|(?:merk|merke) dir\b|merken sie sich\b|vergiss nicht, dass\b|retiens que\b"
         r"|souviens-toi que\b|n'oublie pas que\b|recuerda que\b|no olvides que\b|请?记住)",
         re.IGNORECASE,
@@ -52,6 +54,7 @@ _REMEMBERING = {
         r"\bdo you (?:still )?remember\b|\bwhat (?:else )?do you (?:remember|recall)\b"
         r"|\bwhat (?:else )?do you know about (?:me|my|our|us(?! ?[a-z]))\b"
         r"|\bdid i (?:ever |already |once )?(?:tell you|mention)\b"
+        r"|\b(?:who|what|where|when|which|how) did i say (?:(?:was|were|is|are|am) )?+(?:my|i)\b"
         r"|\bhave i (?:ever |already |once )?(?:told you|mentioned)\b"
         r"|\bremind me what i (?:told|said)\b",
         re.IGNORECASE,
@@ -80,14 +83,23 @@ _READ = """
 read reads reading open load parse inspect check look view find from convert extract analyze analyse
 import compare edit lies lese lis lee
 """
+_LIBRARY = """
+alpine.js angular.js backbone.js chart.js d3.js discord.js ember.js express.js next.js node.js
+nuxt.js p5.js pdf.js react.js svelte.js three.js vue.js
+"""
 _POINT = """
 the this that these those my your our his her their its
 """
 _PLACE = """
 to into as at in on under file named called titled als nach unter dans sous comme en como
 """
+#: Libraries that are written like files of code.
+_LIBRARIES = frozenset(_LIBRARY.split())
 #: Verbs before a bare file name, in English, German, French and Spanish.
 _SAVES = frozenset(_SAVE.split())
+#: Words between such a verb and the bare name of a file of code: "write it to a.py", but not "write
+#: it in a.py".
+_GOES = frozenset(("to", "into", "as", "named", "called"))
 #: Verbs before a path with a folder.
 _MAKES = _SAVES | frozenset(_MAKE.split())
 _READS = frozenset(_READ.split())
@@ -124,7 +136,7 @@ def _writes_file(text: str) -> bool:
                 return True
             if any(verb in lower[: lower.replace("\\", "/").index("/")] for verb in _HAN):
                 return True
-        elif said in _SAVES and before in _PLACES and _is_name(lower):
+        elif said in _SAVES and before in _PLACES and _is_name(lower, code=before in _GOES):
             return True
         made = lower in _MAKES and not (lower in _THINGS and before in _POINTING)
         if made or lower in _READS:
@@ -139,7 +151,8 @@ def _is_path(word: str) -> bool:
     return kind in _PLACED and ("/" in stem or "\\" in stem) and "://" not in stem
 
 
-def _is_name(word: str) -> bool:
-    """Whether a word is the name of a text file of prose or data, in no folder."""
+def _is_name(word: str, *, code: bool) -> bool:
+    """Whether a word is the name of a text file in no folder, of prose or data; `code`: or code."""
     stem, _, kind = word.rpartition(".")
-    return kind in _NAMED and bool(stem.strip(".")) and "/" not in stem
+    known = _PLACED if code and word not in _LIBRARIES else _NAMED
+    return kind in known and bool(stem.strip(".")) and "/" not in stem
