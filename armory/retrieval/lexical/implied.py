@@ -2,8 +2,8 @@
 a tool that writes files, "keep in mind that I'm vegetarian" one that adds memories, which neither
 their words nor their meaning would find.
 
-Owns: recognising that a text names a file to be written, and that it tells whoever listens to
-remember, to recall or to forget. Never imports anything of Armory.
+Owns: recognising that a text names a file to be written, that it tells whoever listens to remember,
+to recall or to forget, and that it asks for what is new. Never imports anything of Armory.
 
 A file that is read implies nothing: which tool reads it depends on what for, and the query says
 that. Nor do office documents: the text names their kind, which finds their tools.
@@ -18,12 +18,15 @@ WRITE_FILE = "write content to a file"
 REMEMBER = "add a memory"
 RECALL = "search memories"
 FORGET = "delete a memory"
+#: Only of a query that would be refused: what is new cannot be known.
+LOOK_UP = "search the web"
 #: A tool does it that has all words of one of these.
 DOING = {
     WRITE_FILE: ("write file", "save file"),
     REMEMBER: ("add memory", "save memory", "store memory", "create memory", "keep memory"),
     RECALL: ("search memory", "find memory", "read memory", "retrieve memory", "recall memory"),
     FORGET: ("delete memory", "remove memory", "forget memory"),
+    LOOK_UP: ("search web", "search internet", "search online", "search google"),
 }
 _ASKS = (
     r"(?:^|(?<=[.!?;,:\n]))\s*+"
@@ -63,6 +66,19 @@ _REMEMBERING = {
         _ASKS + r"forget\s++(?:what i\b|(?:all|everything|anything)\b)", re.IGNORECASE
     ),
 }
+#: "Latest news on the election", "who is currently president of Peru?"
+_NEW = re.compile(
+    r"\b(?:latest|newest|breaking|recent) (?:\w{1,30} ){0,3}?"
+    r"(?:news|headlines|versions?|releases?|updates?|developments|scores?|results)\b"
+    r"|\b(?:news|headlines) (?:on|about|from|of|regarding)\b|\bin the news\b"
+    r"|^\W*+(?:who|what|when|where|how|which|is|are|did|has|have|does|do|will|was|were)"
+    r"(?:'s|'re|'ll)?\b[^.?!\n]{0,200}?\b(?:current(?:ly)?|latest|newest|now|today|tonight|yesterday"
+    r"|this (?:week|month|year|season|weekend)|last (?:night|week|weekend)|yet|nowadays|recently"
+    r"|so far|20(?:2[3-9]|3\d))\b"
+)
+#: Who is meant by these is in no news.
+_PERSONAL = re.compile(r"\b(?:you|your|i|i'm|i've|my|me|we|our|us|it)\b")
+_NEW_CHARS = 200
 #: Characters of a text that are looked at.
 _CHARS = 4_000
 _EDGES = "\"'`\u2018\u2019\u201c\u201d()[]{}<>,;:!?*\u3002\uff0c\uff01\uff1f"
@@ -117,13 +133,21 @@ def implied(text: str) -> tuple[str, ...]:
     """Further texts to search for.
 
     "Save it as notes.md", "a summary at /tmp/a.txt", but not "read /tmp/a.txt"; "keep in mind that
-    I'm vegetarian", "do you remember my shoe size?", "forget what I said of Bob".
+    I'm vegetarian", "do you remember my shoe size?", "forget what I said of Bob"; "news on Peru".
     """
     plain = text[:_CHARS].lower().replace("\u2019", "'")
     memory: tuple[str, ...] = ()
     if any(hint in plain for hint in _HINTS):
         memory = tuple(act for act, asked in _REMEMBERING.items() if asked.search(plain))
-    return (*memory, WRITE_FILE) if _writes_file(text) else memory
+    acts = (*memory, WRITE_FILE) if _writes_file(text) else memory
+    return acts if acts or not _is_new(plain) else (LOOK_UP,)
+
+
+def _is_new(plain: str) -> bool:
+    """Whether a text asks for what only a look at the web can tell."""
+    if len(plain) > _NEW_CHARS or _PERSONAL.search(plain):
+        return False
+    return _NEW.search(plain) is not None
 
 
 def _writes_file(text: str) -> bool:

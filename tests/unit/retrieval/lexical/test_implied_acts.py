@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from armory.retrieval.lexical.implied import FORGET, RECALL, REMEMBER, WRITE_FILE, implied
+from armory.retrieval.lexical.implied import (
+    FORGET,
+    LOOK_UP,
+    RECALL,
+    REMEMBER,
+    WRITE_FILE,
+    implied,
+)
 
 
 @pytest.mark.parametrize(
@@ -105,3 +112,34 @@ def test_nothing_to_be_remembered(text: str) -> None:
 
 def test_what_is_remembered_may_be_written_as_well() -> None:
     assert implied("Remember that, and save it as notes.md") == (REMEMBER, WRITE_FILE)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "latest news on openai",
+        "Breaking news from Peru?",
+        "who is currently president of Peru",
+        "What\u2019s the newest stable release of Node right now?",
+        "which films came out this week",
+        "who won the world cup 2026",
+    ],
+)
+def test_what_is_new(text: str) -> None:
+    assert implied(text) == (LOOK_UP,)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "how are you today?",
+        "What did I do yesterday?",
+        "is it raining now",
+        "who wrote Hamlet",
+        "create an issue: the latest build fails",
+        "now what",
+        "who is currently president of " + "Peru " * 60,
+    ],
+)
+def test_what_is_not_new_or_personal(text: str) -> None:
+    assert implied(text) == ()
