@@ -18,14 +18,17 @@ WRITE_FILE = "write content to a file"
 REMEMBER = "add a memory"
 RECALL = "search memories"
 FORGET = "delete a memory"
-#: Only of a query that would be refused: what is new cannot be known.
+#: Only of a query that would be refused: what is new cannot be known, and others have to be told.
 LOOK_UP = "search the web"
+SEND = "send a message to somebody"
+INSTEAD = frozenset((LOOK_UP, SEND))
 #: A tool does it that has all words of one of these.
 DOING = {
     WRITE_FILE: ("write file", "save file"),
     REMEMBER: ("add memory", "save memory", "store memory", "create memory", "keep memory"),
     RECALL: ("search memory", "find memory", "read memory", "retrieve memory", "recall memory"),
     FORGET: ("delete memory", "remove memory", "forget memory"),
+    SEND: ("send message", "post message", "send email", "send mail", "send notification"),
     LOOK_UP: ("search web", "search internet", "search online", "search google"),
 }
 _ASKS = (
@@ -66,6 +69,21 @@ _REMEMBERING = {
         _ASKS + r"forget\s++(?:what i\b|(?:all|everything|anything)\b)", re.IGNORECASE
     ),
 }
+#: "Let the team know", "and notify Bob": whoever else is told something.
+_TOLD = re.compile(
+    r"(?:\A|(?<=[.!?;,:\n])|\band\b|\bthen\b)\s*+"
+    r"(?:(?:please|also|just|then|can you|could you)\s++){0,3}+"
+    r"(?:let (?!me\b|us\b|it\b|you\b)[^.!?;,:\n]{1,40}? know\b"
+    r"|(?:reply|respond|write)(?: back)? to [^.!?;,:\n]{1,40}? (?:that|saying)\b"
+    r"|(?:notify|inform|tell|ping|dm) (?!(?:me|us|you|it|a|an|apart|how|what|which|whether|if|where"
+    r"|when|who|why|the (?:time|truth|difference|story|server|host))\b|stor|\S*[.\d])@?\w)"
+)
+_TELLS = ("let ", "notify ", "inform ", "tell ", "ping ", "dm ", "reply ", "respond ", "write ")
+#: What says by what means: it finds the tool.
+_MEANS = re.compile(
+    r"#|\b(?:e-?mails?|mails?|slack|messages?|sms|texts?|whatsapp|telegram|discord|teams|channels?"
+    r"|chat|thread|comments?|posts?|(?<!-)calls?|tweets?|notifications?)\b"
+)
 #: "Latest news on the election", "who is currently president of Peru?"
 _NEW = re.compile(
     r"\b(?:latest|newest|breaking|recent) (?:\w{1,30} ){0,3}?"
@@ -140,6 +158,8 @@ def implied(text: str) -> tuple[str, ...]:
     if any(hint in plain for hint in _HINTS):
         memory = tuple(act for act, asked in _REMEMBERING.items() if asked.search(plain))
     acts = (*memory, WRITE_FILE) if _writes_file(text) else memory
+    if any(hint in plain for hint in _TELLS) and _TOLD.search(plain) and not _MEANS.search(plain):
+        acts = (*acts, SEND)
     return acts if acts or not _is_new(plain) else (LOOK_UP,)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from armory.retrieval.features import CandidateFeatures, Moments, Subquery, greatest
 from armory.retrieval.greatest import GROUPS, cutoff
-from armory.retrieval.lexical.implied import DOING, LOOK_UP
+from armory.retrieval.lexical.implied import DOING, INSTEAD
 from armory.retrieval.ports import FloatArray, IntArray
 
 #: Candidates that are judged signal by signal; the others keep the order of the fusion below them.
@@ -170,7 +170,7 @@ def _of_implied(features: CandidateFeatures) -> tuple[list[int], list[int]]:
         for words in DOING.get(act.text, ()):
             hits = postings.search(words, forgiving=False)
             does |= postings.fields(hits, rows).covered >= _ALL
-        found = instead if act.text == LOOK_UP else implied
+        found = instead if act.text in INSTEAD else implied
         found += best[does].tolist()
     return implied, instead
 

@@ -151,3 +151,16 @@ async def test_what_is_new_is_looked_up_where_the_web_can_be_searched(
         assert not joke.matches
         await retriever.index(tools(make_tool, writes=True))
         assert not (await retriever.search(Query((asked,)))).matches
+
+
+async def test_who_has_to_be_told_is_written_to(make_tool: MakeTool) -> None:
+    chat = [
+        make_tool("send_email", "Sends a new email", "gmail"),
+        make_tool("get_label", "Gets a label", "gmail"),
+    ]
+    async with build_retriever() as retriever:
+        await retriever.index([*tools(make_tool, writes=True), *chat])
+        for asked in ("tell my boss I'm sick today", "write back to Tom that the price is fine"):
+            found = await retriever.search(Query((asked,)))
+            assert [match.tool.original_name for match in found.matches] == ["send_email"]
+        assert not (await retriever.search(Query(("tell me a joke about my boss",)))).matches

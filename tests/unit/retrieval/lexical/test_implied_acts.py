@@ -9,6 +9,7 @@ from armory.retrieval.lexical.implied import (
     LOOK_UP,
     RECALL,
     REMEMBER,
+    SEND,
     WRITE_FILE,
     implied,
 )
@@ -142,4 +143,40 @@ def test_what_is_new(text: str) -> None:
     ],
 )
 def test_what_is_not_new_or_personal(text: str) -> None:
+    assert implied(text) == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "let the team know the deploy is done",
+        "Merge PR 12 and let Tom know",
+        "inform the customer that it is on its way",
+        "please tell my boss I\u2019m sick",
+        "ping the on-call about the outage",
+        "Can you reply to Sarah saying that I'll be there?",
+        "write back to Tom that the price is fine",
+    ],
+)
+def test_somebody_is_to_be_told(text: str) -> None:
+    assert implied(text) == (SEND,)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "tell me a joke",
+        "let me know when it is done",
+        "tell us what a monad is",
+        "ping 8.8.8.8",
+        "ping the server",
+        "notify Bob by mail",
+        "tell the team on Slack",
+        "tell #general that I'm late",
+        "how do I tell a crow from a raven",
+        "write to the disk",
+        "write an essay that shines",
+    ],
+)
+def test_nobody_else_is_to_be_told_or_it_is_said_how(text: str) -> None:
     assert implied(text) == ()
