@@ -96,7 +96,7 @@ _NEW = re.compile(
 )
 #: Who is meant by these is in no news.
 _PERSONAL = re.compile(r"\b(?:you|your|i|i'm|i've|my|me|we|our|us|it)\b")
-_NEW_CHARS = 200
+_NEW_CHARS, _TOLD_CHARS = 200, 1_000
 #: Characters of a text that are looked at.
 _CHARS = 4_000
 _EDGES = "\"'`\u2018\u2019\u201c\u201d()[]{}<>,;:!?*\u3002\uff0c\uff01\uff1f"
@@ -158,9 +158,14 @@ def implied(text: str) -> tuple[str, ...]:
     if any(hint in plain for hint in _HINTS):
         memory = tuple(act for act, asked in _REMEMBERING.items() if asked.search(plain))
     acts = (*memory, WRITE_FILE) if _writes_file(text) else memory
-    if any(hint in plain for hint in _TELLS) and _TOLD.search(plain) and not _MEANS.search(plain):
+    if any(hint in plain for hint in _TELLS) and _tells(plain):
         acts = (*acts, SEND)
     return acts if acts or not _is_new(plain) else (LOOK_UP,)
+
+
+def _tells(plain: str) -> bool:
+    """Whether a text has somebody told something, and says not by what means."""
+    return _TOLD.search(plain, 0, _TOLD_CHARS) is not None and not _MEANS.search(plain)
 
 
 def _is_new(plain: str) -> bool:

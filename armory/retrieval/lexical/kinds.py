@@ -14,23 +14,26 @@ import re
 from armory.retrieval.lexical.known_words import KnownWords
 
 _CHANNELS = (
-    r"#(?!(?:[0-9a-f]{3}|[0-9a-f]{6}|include|define|if|endif|pragma)\b)"
+    r"(?!(?:[0-9a-f]{3}|[0-9a-f]{6}|include|define|if|endif|pragma)\b)"
     r"([a-z][\w-]*+)(?!\s++(?:channel|topic|space|hashtag)s?\b)"
 )
 #: "#general" as chats write it: no number of an issue, no colour, no directive, and nothing that a
 #: word before it calls a tag.
 _CHANNEL = re.compile(
     r"(?<![\w/&#.\[(\"'`])(?<!with )(?<!tag )(?<!tags )(?<!tagged )(?<!label )(?<!labelled )"
-    rf"(?<!channel ){_CHANNELS}",
+    rf"(?<!channel )#{_CHANNELS}",
     re.IGNORECASE,
 )
 #: Where tools speak of these, a `#name` may as well be one of them. Then it is a channel where
 #: something goes to it or is in it, and the text speaks of no page and no tag.
 _OTHER_NAMES = ("hashtag", "selector")
 _IN_CHANNEL = re.compile(
-    rf"(?:(?<=\bin )|(?<=\binto )|(?<=\bto )|(?<=\btell )|(?<=\bfrom )|(?<=\bon )){_CHANNELS}",
+    r"#(?:(?<=\bin #)|(?<=\binto #)|(?<=\bto #)|(?<=\btell #)|(?<=\bfrom #)|(?<=\bon #))"
+    rf"{_CHANNELS}",
     re.IGNORECASE,
 )
+_TOLD_BY = 2_000
+"""Characters of a text that tell whether it speaks of pages or tags."""
 _OTHERWISE = re.compile(
     r"\b(?:click|fill|type|enter|hit|press|hover|scroll|pick|choose|select|drag|focus|tap|wait"
     r"|element|button|field|selector|drop-?down|iframe|modal|dialog|page|browser|menu|markup|css"
@@ -71,4 +74,4 @@ def called_so(text: str, words: KnownWords) -> str:
 def _channelled(text: str, words: KnownWords) -> str:
     if not any(map(words.has, _OTHER_NAMES)):
         return _CHANNEL.sub(r"channel #\1", text)
-    return text if _OTHERWISE.search(text) else _IN_CHANNEL.sub(r"channel #\1", text)
+    return text if _OTHERWISE.search(text, 0, _TOLD_BY) else _IN_CHANNEL.sub(r"channel #\1", text)
