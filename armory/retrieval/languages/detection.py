@@ -20,16 +20,20 @@ _STRANGE = 4
 #: Words that tell what language a text is of: long ones, and those of other letters.
 _TELLING = re.compile(r"[^\W\d_]{4,}+|(?:(?![\x00-\x7f])[^\W\d_])++")
 _FIRST = 14
+#: Of a text so short, so many small words that are no English ones tell as well, if they are half
+#: of it: "wer ist online?".
+_SHORT_CHARS, _SMALL_WORDS = 60, 2
+_LETTERS = re.compile(r"[^\W\d_]++")
 #: So many small English words make a text with other letters in it an English one.
 _SMALL = 2
 _WORD = re.compile(r"[A-Za-z]++")
 #: English words that are too short to stand in the list of those that are spelt right.
 _SHORT_WORDS = """
-act add age ago ahead air app art ask bad bag bar bed bet big bit box boy bug bus buy car cat cup
-cut day dog dry due ear eat egg end eye far fee few fit fix fly fun gas gym hit hot job key kid kit
-lab lat law leg let log lot low man map max men met min mix mom net new news now oil old one pay pen
-pet pie put raw red rid row run sad sat saw say sea see set sex six sky sum sun tag tap tax tea ten
-tie tip top toy try tv two van vet wet win won yes yet zip zoo
+act add age ago ahead air api app art ask bad bag bar bed bet big bit box boy bug bus buy car cat
+cup cut day dog dry due ear eat egg end eye far fee few fit fix fly fun gas go gym hit hot job key
+kid kit lab lat law leg let log lot low man map max men met min mix mom net new news now oil ok old
+one pay pen pet pie put raw red rid row run sad sat saw say sea see set sex six sky sum sun tag tap
+tax tea ten tie tip top toy try tv two url usd van vet wet win won yes yet zip zoo
 """
 _SHORT = frozenset(_SHORT_WORDS.split())
 #: How a sentence ends, what may stand before the next, and how many characters are looked at.
@@ -88,6 +92,7 @@ def glossary_for(text: str, found: Sequence[re.Match[str]], script: Script) -> G
         not mine and (len(word) >= LEAST_CHARS or not word.isascii())
         for word, mine in zip(words, own, strict=True)
     ]
+    small = _small(text, words, own)
     names = names_in(text, found)
     # English words tell against a language of the same letters, and so do strange ones that it has
     # not; names do not
@@ -101,6 +106,9 @@ def glossary_for(text: str, found: Sequence[re.Match[str]], script: Script) -> G
         knows = [it and known.knows(word) for it, word in zip(heard, words, strict=True)]
         surplus = sum(not own[i] if it else -against[i] for i, it in enumerate(knows))
         telling = [words[i] for i, it in enumerate(knows) if it and strange[i]]
+        tiny = {words[i] for i, it in enumerate(knows) if it and small[i]}
+        if len(tiny) >= max(_SMALL_WORDS, len(words) / 2):
+            telling += tiny
         # as much of either is enough for a word that accents aside is no English one: wetter berlin
         even = surplus == most and best is None and not all(is_own(fold(it)) for it in telling)
         if telling and (surplus > most or even):
@@ -108,8 +116,23 @@ def glossary_for(text: str, found: Sequence[re.Match[str]], script: Script) -> G
     return best
 
 
+def _small(text: str, words: Sequence[str], own: Sequence[bool]) -> list[bool]:
+    """Which words are small ones that tell the language of a short text; none where too few do."""
+    if len(text) > _SHORT_CHARS:
+        return [False] * len(words)
+    found = [
+        not mine and 1 < len(word) < LEAST_CHARS for word, mine in zip(words, own, strict=True)
+    ]
+    enough = sum(found) >= max(_SMALL_WORDS, len(words) / 2)
+    return found if enough else [False] * len(words)
+
+
 def looks_english(text: str) -> bool:
     """Whether hardly any of the first words of a text is no English one; quick."""
+    if len(text) <= _SHORT_CHARS:
+        words = [word[0].casefold() for word in _LETTERS.finditer(text)]
+        if any(_small(text, words, [len(word) >= LEAST_CHARS or is_own(word) for word in words])):
+            return False
     first = [word[0].casefold() for word in islice(_TELLING.finditer(text), _FIRST)]
     strange = sum(not is_own(word) for word in first)
     return _STRANGE * strange < max(len(first), 1)

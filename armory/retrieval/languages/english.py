@@ -151,8 +151,9 @@ def _put(text: str, pieces: Sequence[Piece], words: KnownWords) -> str:
         if terms(said) and (mine := min(map(words.tools, terms(given)), default=0)):
             stays = mine >= max(map(words.tools, terms(said)))
             said = given if stays else f"{said} {given}"
-            kept += stays
-            put += not stays
+            if given.casefold() != piece.english:  # what is the same in English tells nothing
+                kept += stays
+                put += not stays
         else:
             put += bool(terms(said))
         if is_cjk(given):

@@ -38,11 +38,13 @@ view visit visualize watch write zip
 VERB = "|".join(_VERBS.split())
 #: These part wishes too. Refusal was fitted without them, so they do not count for a query's form.
 _PARTING = """
-append apply approve authenticate browse disable dismiss enable initialize invoke migrate modify
-navigate parse pause ping reboot reject restore revert revoke submit suspend toggle undo unlock
-unpin
+append apply approve authenticate browse click disable dismiss enable hover initialize invoke kill
+migrate modify navigate parse pause ping reboot rebase refund reject reopen respond restore revert
+revoke scroll submit suspend toggle trigger undo unlock unpin
 """
-_ACT = "|".join([VERB, *_PARTING.split()])
+#: As a verb, not "by phone and mail".
+_TO_MAIL = r"mail(?=\s++(?:it|them|him|her|me|us|that|this|the|my|our|a)\b)"
+ACT = "|".join([VERB, *_PARTING.split(), _TO_MAIL])
 _EDGES = " ,.;:!?-*\t\xa0\u2022\u3000\"'\u3002\uff01\uff1f\uff1b"
 _GAP = r"(?:,|(?<!\s))\s++"
 """A comma or not, and white space before a word that parts clauses: all of it, and looked at from
@@ -52,15 +54,15 @@ _SPLIT = re.compile(
     r"(?<=[.?!;\u3002\uff01\uff1f\uff1b])(?=\s|[^\x00-\x7f])(?<!\b[a-z]\.[a-z]\.)(?<!\bvs\.)"
     r"(?<!(?-i:\b[DMS][rst]\.))(?<!(?-i:\bMrs\.))"
     # "at 5 p.m. tell Ann", not "U.S. news"
-    rf"|(?<=\b[a-z]\.[a-z]\.)(?<!\be\.g\.)(?<!\bi\.e\.)(?=\s++(?:{_ACT})\b)"
+    rf"|(?<=\b[a-z]\.[a-z]\.)(?<!\be\.g\.)(?<!\bi\.e\.)(?=\s++(?:{ACT})\b)"
     rf"|{_GAP}(?:\(?[1-9a-h]\)|[1-9]\.|step\s++[1-9][:.)])\s++"  # "1) find it 2) book it"
-    rf"(?=(?:{_ACT})\b)"
+    rf"(?=(?:{ACT})\b)"
     r"|[\r\n]+"
     rf"|{_GAP}(?:and\s++(?:then|also|finally|lastly)|then|additionally|furthermore|moreover"
     r"|afterwards?|as\s++well\s++as|after\s++that|finally|lastly|next(?=,))[\s,]++"
     rf"|{_GAP}(?:and|or|und|och|et|y|e|&{{1,2}}(?=\s++(?-i:[a-z]))|[-=]>|[\u2192\u21d2])\s++"
-    rf"(?=(?:{_ACT})\b)"  # "fetch it & list it", not "Pack & Send"
-    rf"|,\s++(?=(?:{_ACT})\b)"
+    rf"(?=(?:{ACT})\b)"  # "fetch it & list it", not "Pack & Send"
+    rf"|,\s++(?=(?:{ACT})\b)"
     r"|,\s++and\s++(?![^\s@]++@)",  # the last of some addresses
     re.IGNORECASE,
 )
@@ -118,9 +120,9 @@ def clauses(text: str) -> list[tuple[int, int]]:
     return [head.span(1)] if head else []
 
 
-_STARTS = re.compile(rf"(?:{_ACT})\b", re.IGNORECASE)
+_STARTS = re.compile(rf"(?:{ACT})\b", re.IGNORECASE)
 #: "Write down: meeting at 5": the words before the colon say what is wanted, the others to what.
-_HEAD = re.compile(rf"\s*+((?:{_ACT}|jot|note)\b[\w '\-]{{0,40}}):\s", re.IGNORECASE)
+_HEAD = re.compile(rf"\s*+((?:{ACT}|jot|note)\b[\w '\-]{{0,40}}):\s", re.IGNORECASE)
 
 
 class _Names:

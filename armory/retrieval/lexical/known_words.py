@@ -50,6 +50,11 @@ class KnownWords:
         pairs = self._pairs(self._postings.number(term))
         return bool((self._postings.inverted.counts[pairs, [[NAME], [SERVER]]] > 0).any())
 
+    def serves(self, term: str) -> bool:
+        """Whether a server is called by this term."""
+        pairs = self._pairs(self._postings.number(term))
+        return bool((self._postings.inverted.counts[pairs, SERVER] > 0).any())
+
     def is_name(self, word: str) -> bool:
         """Whether an identifier of several words joins those of a tool's name: `ReadFile`."""
         pairs = self._pairs(self._postings.number(stem(fold(word))))

@@ -1,7 +1,7 @@
 """A caller's text without what is said to whoever listens, in words that tools are described in.
 
 Owns: which salutations and which wishes for the answer's manner are left out, which words are put
-plainly, what of a mail address counts, what is a channel.
+plainly, what of a mail address counts.
 Never imports embedders, indexes or rankers.
 """
 
@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import re
 
-from armory.retrieval.lexical.intents import VERB
+from armory.retrieval.lexical.intents import ACT, VERB
 from armory.retrieval.lexical.known_words import KnownWords
+from armory.retrieval.lexical.spelling import LEAST_CHARS, is_english
+from armory.retrieval.lexical.text import fold, terms
 
 _PAUSE = r"\s*+(?:[,!]|[.:;\u2013\u2026-](?=[\s.]))++\s*+"
 #: "Hey Claude," says nothing of what is wanted, and makes a wish look like talk. Other names stay,
@@ -57,16 +59,43 @@ _MANNERS, _MANNER_CHARS = 3, 100
 #: "Jot down: buy milk": people say so, tools do not, and to the model that ships it is noise.
 _PLAINLY = {"jot": "note", "jots": "notes", "jotted": "noted", "jotting": "noting"}
 _JOT = re.compile(r"(?<![\w/\\@#.:-])jot(?:s|ted|ting)?(?![\w/\\@]|[.:-]\w)", re.IGNORECASE)
-#: "#general" as chats write it: no number of an issue, no colour, no directive, and nothing that a
-#: word before it calls a tag.
-_CHANNEL = re.compile(
-    r"(?<![\w/&#.\[(\"'`])(?<!with )(?<!tag )(?<!tags )(?<!tagged )(?<!label )(?<!labelled )"
-    r"(?<!channel )#(?!(?:[0-9a-f]{3}|[0-9a-f]{6}|include|define|if|endif|pragma)\b)"
-    r"([a-z][\w-]*+)(?!\s++(?:channel|topic|space|hashtag)s?\b)",
+#: "Don't mail him, just ping him": what is not to be done. After a comma or at the beginning, so
+#: that nobody does it: "tools that don't share data", "they are old and don't show it".
+_UNWANTED = re.compile(
+    rf"(?:\A|(?<=[.!?;:])\s++|,\s++(?:and |but )?+)(?:please )?+"
+    rf"(?:do not|don't|don\u2019t|dont) (?!(?:ask|get|know|look|see|tell)\b)(?:{ACT})\b"
+    r"[^.,;:!?\n]{0,200}+"
+    r"(?:(?P<ends>[.;:!?]|\Z)|,\s*+(?:but |just |instead,? |rather |only |please )*+)",
     re.IGNORECASE,
 )
-#: Where tools speak of these, a `#name` may as well be one of them.
-_OTHER_NAMES = ("hashtag", "selector")
+#: "Not in GitHub, use GitLab": which server is not meant.
+_ELSEWHERE = re.compile(
+    r"(?:\A|(?<=\s)|(?<=[(]))(?:but )?+(?:not (?:in|on|with|via|from|using|through|by)"
+    r"|(?P<than>instead of|rather than|without using)) (?:the |my |our )?+(?P<server>[\w-]{2,40}+)"
+    r"(?=[,.;:!?)]|\s*+\Z|\s++(?:but|use|just)\b)[,;:]?",
+    re.IGNORECASE,
+)
+#: Without any of these no text denies anything; looking for them costs next to nothing.
+_DENYING = ("not ", "n't ", "n\u2019t ", "dont ", "instead ", "rather ", "without ")
+#: Servers whose names are words that are denied often: "not in time".
+_ORDINARY = frozenset(("date", "fetch", "memory", "order", "time"))
+#: What people type where they would type commands, and what tools are described to do.
+_COMMANDS = {
+    "ls": "list directory",
+    "pwd": "show current directory",
+    "cat": "read file",
+    "touch": "create file",
+    "rm": "delete file",
+    "cp": "copy file",
+    "grep": "search files for",
+}
+_OPTIONS = r"(?:\s++-{1,2}\w[\w-]*+)*+"
+_PATH = r"\s++[\w~@*-]*+[./][\w./~@*-]*+"
+#: A whole text that is one: "ls", "ls -la src", "cat a.txt", but not "cat pictures".
+_COMMAND = re.compile(
+    rf"\s*+(?:(ls){_OPTIONS}((?:\s++[\w./~@*-]++)?+)|(pwd)()|(grep){_OPTIONS}(\s++[^\n]++)"
+    rf"|(cat|touch|rm|cp){_OPTIONS}((?:{_PATH}){{1,4}}+))\s*+"
+)
 #: An e-mail address, but not `git@host:path`.
 _MAIL = re.compile(r"(?<![\w.+-])([\w.+-]{1,64}@)[\w-]++(?:\.[\w-]++)++(?!:\S|[\w@/])")
 _ANY_HOST = r"\1example.com"
@@ -99,17 +128,40 @@ def unmannered(text: str, words: KnownWords) -> str:
 
 
 def plainly(text: str, words: KnownWords) -> str:
-    """The text in words that tools are described in: jot down -> note down, unless a tool jots."""
+    """The text in words that tools are described in: jot down -> note down, unless a tool jots;
+    `ls src` -> list directory src. Where a tool is called by a command, that stays beside it.
+    """
+    if (found := _COMMAND.fullmatch(text)) is not None:
+        does, on = filter(lambda group: group is not None, found.groups())
+        said = _COMMANDS[does]
+        return f"{said} ({text.strip()})" if words.names(does) else f"{said}{on}"
     return text if words.has("jot") else _JOT.sub(lambda it: _PLAINLY[it[0].lower()], text)
 
 
-def channelled(text: str, words: KnownWords) -> str:
-    """The text with channels called so: "what did I miss in #ops?" says to neither side that a chat
-    is meant. Only where tools have channels, and nothing else that is written like them.
-    """
-    if "#" not in text or not words.has("channel") or any(map(words.has, _OTHER_NAMES)):
+def wanted(text: str, words: KnownWords) -> str:
+    """The text without what is not to be done and the server that is not meant, if it says more."""
+    lower = text.lower()
+    if not any(hint in lower for hint in _DENYING):
         return text
-    return _CHANNEL.sub(r"channel #\1", text)
+    rest = _ELSEWHERE.sub(lambda it: "" if _is_server(it, words) else it[0], text)
+    rest = _UNWANTED.sub(lambda it: f"{it['ends'] or ''} " if it[0][0] == "," else " ", rest)
+    if rest == text:
+        return text
+    rest = rest.strip(" .,;:!?\n")
+    return rest if len(rest.split(None, 1)) > 1 else text
+
+
+def _is_server(found: re.Match[str], words: KnownWords) -> bool:
+    """Whether a server that may be found is called so, and not by a word of every day."""
+    name = fold(found["server"])
+    if name in _ORDINARY or (found["than"] and found["server"].islower() and _is_common(name)):
+        return False
+    parts = terms(name)
+    return bool(parts) and all(map(words.serves, parts))
+
+
+def _is_common(word: str) -> bool:
+    return len(word) < LEAST_CHARS or is_english(word)
 
 
 def anyhost(text: str) -> str:

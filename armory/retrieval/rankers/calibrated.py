@@ -7,7 +7,7 @@ indexes, embedders or the retriever.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -26,6 +26,9 @@ LIKE_BEFORE = 0.8
 _MOSTLY = 0.5
 """Share of a tool's name from which on a reason says that it is in the query."""
 _FEW_WORDS, _NAMED_AMONG = 3, 5
+#: Best tools that keep their probability however doubtful it is that any is needed, and how many
+#: more at most.
+_KEPT, _DOUBTED = 3, 17
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,6 +67,8 @@ def calibrated(
     refused = calibration.refuses(need, features.visible)
     refused = refused and not (_led_somewhere(features) or _named(features, best))
     if (evidence := result.evidence) is not None:
+        if refused and evidence.instead:
+            evidence = replace(evidence, implied=[*evidence.implied, *evidence.instead])
         wanted = ordered(wanted, evidence, calibration.lean, result.query, features.visible)
         if refused and evidence.implied:
             wanted = _but(evidence.implied, wanted, need)
@@ -86,6 +91,8 @@ def calibrated(
     probability = sigmoid(odds)
     if refused:  # what was said holds for queries that need a tool
         probability *= np.float32(need)
+    elif not calibration.refuses(need, features.visible):
+        _doubt(probability, order, calibration.sure(need, features.visible))
     cost = settings.miss_cost if settings.miss_cost is not None else calibration.miss_cost
     return Scores(
         order=order,
@@ -105,6 +112,17 @@ def _but(implied: Sequence[int], odds: FloatArray, need: float) -> FloatArray:
     lowered = np.log(probability) - np.log1p(-probability)
     lowered[list(implied)] = odds[list(implied)]
     return lowered
+
+
+def _doubt(probability: FloatArray, order: IntArray | Order, sure: float) -> None:
+    """Lower (c,) probabilities where it is not sure that a tool is needed: those behind the first
+    few, the fewer the less sure.
+    """
+    if sure < 1.0:
+        first = order[: round(_KEPT + _DOUBTED * sure)]
+        kept = probability[first]
+        probability *= np.float32(sure)
+        probability[first] = kept
 
 
 def _order_of(

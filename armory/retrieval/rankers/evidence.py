@@ -30,12 +30,14 @@ class Evidence:
         implied: positions of those that do what the query implies (`lexical.implied`): their
             probability is raised to about 0.5.
         named: positions of those whose name a text is: none is before them.
+        instead: positions of those that count as implied if the query would be refused.
     """
 
     plain: Mapping[str, FloatArray]
     near: FloatArray | None
     implied: Sequence[int] = ()
     named: Sequence[int] = ()
+    instead: Sequence[int] = ()
 
 
 def ordered(

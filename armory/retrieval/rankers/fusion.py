@@ -13,7 +13,7 @@ import numpy as np
 
 from armory.retrieval.features import CandidateFeatures, Moments, Subquery, greatest
 from armory.retrieval.greatest import GROUPS, cutoff
-from armory.retrieval.lexical.implied import DOING
+from armory.retrieval.lexical.implied import DOING, INSTEAD
 from armory.retrieval.ports import FloatArray, IntArray
 
 #: Candidates that are judged signal by signal; the others keep the order of the fusion below them.
@@ -46,6 +46,7 @@ class Fusion:
         subqueries: (m, k) the fusion of each subquery alone, of the best candidates.
         dense, words: (k,) the z-scores that went in, whole texts and best clauses averaged.
         implied: places among the best of the tools for what the query implies.
+        instead: the same for what it implies only if it would be refused.
     """
 
     total: FloatArray
@@ -54,6 +55,7 @@ class Fusion:
     dense: FloatArray
     words: FloatArray
     implied: Sequence[int] = ()
+    instead: Sequence[int] = ()
 
 
 def z_scores(values: FloatArray, moments: Moments) -> FloatArray:
@@ -130,13 +132,13 @@ def fuse(features: CandidateFeatures) -> Fusion:
     words, dense = _words_and_dense(features, subqueries)
     by_meaning, by_words = _over_texts(subqueries, dense), _over_texts(subqueries, words)
     total = _weighed(by_meaning, by_words)
-    implied = _of_implied(features)
-    best = _chosen(total, by_meaning, by_words, implied)
+    implied, instead = _of_implied(features)
+    best = _chosen(total, by_meaning, by_words, [*implied, *instead])
     words = [values[best] for values in words]
     dense = [values[best] for values in dense]
     each = np.stack([_weighed(*pair) for pair in zip(dense, words, strict=True)])
-    places = np.flatnonzero(np.isin(best, implied)).tolist() if implied else ()
-    return Fusion(total, best, each, by_meaning[best], by_words[best], places)
+    places = [np.flatnonzero(np.isin(best, some)).tolist() for some in (implied, instead)]
+    return Fusion(total, best, each, by_meaning[best], by_words[best], *places)
 
 
 def _words_and_dense(
@@ -154,9 +156,12 @@ def _words_and_dense(
     return words, dense
 
 
-def _of_implied(features: CandidateFeatures) -> list[int]:
-    """Positions of the tools for what the query asks for without saying it."""
-    found: list[int] = []
+def _of_implied(features: CandidateFeatures) -> tuple[list[int], list[int]]:
+    """Positions of the tools for what the query asks for without saying it, and of those for what
+    it asks for only if it would be refused.
+    """
+    implied: list[int] = []
+    instead: list[int] = []
     pairs = zip(*_words_and_dense(features, features.implied), strict=True)
     for act, (words, dense) in zip(features.implied, pairs, strict=True):
         best = best_of(_weighed(dense, words), _IMPLIED)
@@ -165,8 +170,9 @@ def _of_implied(features: CandidateFeatures) -> list[int]:
         for words in DOING.get(act.text, ()):
             hits = postings.search(words, forgiving=False)
             does |= postings.fields(hits, rows).covered >= _ALL
+        found = instead if act.text in INSTEAD else implied
         found += best[does].tolist()
-    return found
+    return implied, instead
 
 
 def _chosen(

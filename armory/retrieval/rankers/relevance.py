@@ -34,12 +34,12 @@ def evidence_of(
     """The evidence about the best candidates of the fusion; `signals` are theirs."""
     best, called = fusion.best, _called(features, fusion, signals["name_said"])
     if not features.dense:
-        return Evidence({}, None, fusion.implied, called)
+        return Evidence({}, None, fusion.implied, called, fusion.instead)
     near = None
     if features.servers is not None:
         near = server_means(fusion.total, features.servers, best)
     plain = {"hybrid": hybrid(features, best), "semantic": cosine(features, best)}
-    return Evidence(plain, near, fusion.implied, called)
+    return Evidence(plain, near, fusion.implied, called, fusion.instead)
 
 
 def _called(features: CandidateFeatures, fusion: Fusion, said: FloatArray) -> list[int]:
@@ -57,10 +57,11 @@ def _called(features: CandidateFeatures, fusion: Fusion, said: FloatArray) -> li
 
 def _implied(fusion: Fusion) -> dict[str, FloatArray]:
     """For explanations: (c,) 1 for the tools that do what the query implies."""
-    if not fusion.implied:
+    places = [*fusion.implied, *fusion.instead]
+    if not places:
         return {}
     flags = np.zeros_like(fusion.total)
-    flags[fusion.best[list(fusion.implied)]] = 1.0
+    flags[fusion.best[places]] = 1.0
     return {"implied": flags}
 
 

@@ -35,6 +35,8 @@ _LIMIT = 30.0
 #: Tools up to which a query is hardly ever refused, and from which on it is as the file says.
 _FEW, _MANY = 15, 50
 _LENIENT = 0.25
+#: A query is sure to need a tool from so many times the bar of refusal on.
+_SURE = 5.4
 
 
 def sigmoid(x: FloatArray) -> FloatArray:
@@ -154,7 +156,16 @@ class Calibration:
             need: probability that it needs a tool.
             tools: how many are visible.
         """
-        return need < self.refuse_below * _LENIENT ** (1 - share_of_many(tools))
+        return need < self._bar(tools)
+
+    def sure(self, need: float, tools: int) -> float:
+        """How sure it is that a query needs a tool, in [0, 1], of the same; 1 from 0.7 on over many
+        tools with the constants that ship.
+        """
+        return min(need / (_SURE * self._bar(tools)), 1.0)
+
+    def _bar(self, tools: int) -> float:
+        return self.refuse_below * _LENIENT ** (1 - share_of_many(tools))
 
     def to_json(self) -> dict[str, Any]:
         """As the file holds it."""

@@ -18,14 +18,15 @@ from armory.errors import InvalidRequest
 from armory.retrieval.languages.english import in_english
 from armory.retrieval.lexical.implied import implied
 from armory.retrieval.lexical.intents import clauses
+from armory.retrieval.lexical.kinds import called_so
 from armory.retrieval.lexical.known_words import KnownWords
 from armory.retrieval.lexical.text import spaced
 from armory.retrieval.lexical.wording import (
     anyhost,
-    channelled,
     plainly,
     unaddressed,
     unmannered,
+    wanted,
 )
 from armory.retrieval.ports import IntArray, Passage
 from armory.retrieval.snapshot import Snapshot
@@ -106,8 +107,8 @@ def prepared(text: str, words: KnownWords, *, into_english: bool = False) -> str
         text = normalized("NFC", text.translate(_UNSEEN))
     if into_english:
         text = in_english(text, words)
-    text = unmannered(unaddressed(text), words)
-    plain = plainly(channelled(anyhost(text), words), words)
+    text = wanted(unmannered(unaddressed(text), words), words)
+    plain = plainly(called_so(anyhost(text), words), words)
     return words.corrected(_with_words(plain, words))
 
 
@@ -168,13 +169,13 @@ def implied_texts(texts: Sequence[str]) -> list[SubqueryText]:
 
 def _filtered(snapshot: Snapshot, visible: IntArray | None, query: Query) -> IntArray | None:
     """`visible` narrowed to the query's servers and categories."""
-    for wanted, (codes, names) in (
+    for chosen_by, (codes, names) in (
         (query.servers, snapshot.servers),
         (query.categories, snapshot.categories),
     ):
-        if wanted is None:
+        if chosen_by is None:
             continue
-        chosen = np.array([names[n] for n in sorted(wanted) if n in names], np.int64)
+        chosen = np.array([names[n] for n in sorted(chosen_by) if n in names], np.int64)
         if visible is None:
             visible = np.flatnonzero(np.isin(codes, chosen))
         else:

@@ -123,3 +123,44 @@ async def test_who_asks_to_remember_finds_the_memory_and_nothing_else(
         assert len(listed) <= 3
         await retriever.index(tools(make_tool, writes=True))
         assert not (await retriever.search(Query((asked,)))).matches  # nothing remembers there
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "who is the current ceo of intel",
+        "latest news on the fed rate decision",
+        "who won the champions league 2025",
+    ],
+)
+async def test_what_is_new_is_looked_up_where_the_web_can_be_searched(
+    make_tool: MakeTool, asked: str
+) -> None:
+    web = [
+        make_tool("brave_web_search", "Performs a web search for articles and pages", "brave"),
+        make_tool("get_page", "Gets one page by its address", "fetch"),
+    ]
+    async with build_retriever() as retriever:
+        await retriever.index([*tools(make_tool, writes=True), *web])
+        found = await retriever.search(Query((asked,)))
+        first = found.matches[0]
+        assert first.tool.original_name == "brave_web_search"
+        assert "without saying so" in first.reason
+        assert len(found.matches) <= 3
+        joke = await retriever.search(Query(("tell me a joke about the news",)))
+        assert not joke.matches
+        await retriever.index(tools(make_tool, writes=True))
+        assert not (await retriever.search(Query((asked,)))).matches
+
+
+async def test_who_has_to_be_told_is_written_to(make_tool: MakeTool) -> None:
+    chat = [
+        make_tool("send_email", "Sends a new email", "gmail"),
+        make_tool("get_label", "Gets a label", "gmail"),
+    ]
+    async with build_retriever() as retriever:
+        await retriever.index([*tools(make_tool, writes=True), *chat])
+        for asked in ("tell my boss I'm sick today", "write back to Tom that the price is fine"):
+            found = await retriever.search(Query((asked,)))
+            assert [match.tool.original_name for match in found.matches] == ["send_email"]
+        assert not (await retriever.search(Query(("tell me a joke about my boss",)))).matches

@@ -46,6 +46,17 @@ def known(*names: str) -> KnownWords:
         ("открой issue в repo armory: login broken", ["open issue", "repo armory: login broken"]),
         ("mach einen checkout vom neuen Branch", ["checkout", "new"]),
         ("sende Herrn Müller die Rechnung", ["send", "Müller", "invoice"]),
+        ("décale la réunion à demain", ["postpone", "meeting", "tomorrow"]),
+        ("verlege den Termin auf Freitag", ["reschedule", "friday"]),
+        ("aplaza la reunión a mañana", ["postpone", "meeting"]),
+        ("rimanda la riunione a domani", ["postpone", "meeting"]),
+        ("adia a reunião para amanhã", ["postpone", "meeting"]),
+        ("会議を延期して", ["postpone", "meeting"]),
+        ("회의 연기해줘", ["postpone", "meeting"]),
+        ("wer ist online?", ["who is online"]),
+        ("wo ist der bug", ["where is the bug"]),
+        ("que hay hoy", ["today"]),
+        ("ki van itt", ["who is here"]),
     ],
 )
 def test_other_languages_are_put_into_english(text: str, said: list[str]) -> None:
@@ -70,6 +81,11 @@ def test_other_languages_are_put_into_english(text: str, said: list[str]) -> Non
         "résumé parser",
         "weather in São Paulo",
         "lo mein recipe",
+        "go to url",
+        "rm -rf src",
+        "css js html",
+        "do re mi",
+        "La La Land",
         "grand prix schedule",
         "δείξε μου τα αρχεία στον φάκελο",
         "أظهر الملفات في المجلد",
@@ -108,6 +124,10 @@ def test_tools_of_the_same_language_are_asked_in_it() -> None:
         "lies die datei im ordner", TOOLS
     )
     assert "datei" in in_english("lies die datei im ordner", german)
+
+
+def test_what_is_spelt_alike_in_english_makes_no_tools_speak_a_language() -> None:
+    assert in_english("wer ist online?", known("list_online")) == "who is online?"
 
 
 def test_a_word_that_few_tools_have_is_said_twice() -> None:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from armory.retrieval.lexical.implied import FORGET, RECALL, REMEMBER, WRITE_FILE, implied
+from armory.retrieval.lexical.implied import (
+    FORGET,
+    LOOK_UP,
+    RECALL,
+    REMEMBER,
+    SEND,
+    WRITE_FILE,
+    implied,
+)
 
 
 @pytest.mark.parametrize(
@@ -21,6 +29,8 @@ from armory.retrieval.lexical.implied import FORGET, RECALL, REMEMBER, WRITE_FIL
         "Put the report at /tmp/report.md",
         "a report at /tmp/report.md",
         "把总结保存到/root/summary.md",
+        "write a hello world to hello.py",
+        "save this as app.js",
     ],
 )
 def test_a_file_to_be_written(text: str) -> None:
@@ -40,6 +50,8 @@ def test_a_file_to_be_written(text: str) -> None:
         "Create the file and open /tmp/a.md",
         "email the report at /tmp/report.md to Bob",
         "Translate this document in /tmp/a.txt",
+        "write a test in app.py",
+        "export my page to next.js",
         "",
     ],
 )
@@ -60,11 +72,14 @@ def test_only_the_beginning_of_a_long_text_is_looked_at() -> None:
         ("By the way, I'm allergic to nuts. Don\u2019t forget that.", REMEMBER),
         ("Lunch is at noon; also keep in mind that Tom is away", REMEMBER),
         ("From now on, please memorize this", REMEMBER),
+        ("Alice works at Initech now, note that down.", REMEMBER),
         ("Merk dir, dass ich kein Fleisch esse", REMEMBER),
         ("Recuerda que soy alérgico", REMEMBER),
         ("请记住我的名字", REMEMBER),
         ("do you remember what my dog is called?", RECALL),
         ("Hi! What do you know about me?", RECALL),
+        ("who did I say was my manager?", RECALL),
+        ("Where did I say I parked", RECALL),
         ("what did I tell you about Bob", RECALL),
         ("Have I already mentioned my shoe size?", RECALL),
         ("Please forget what I said of Bob", FORGET),
@@ -83,6 +98,8 @@ def test_what_is_to_be_remembered(text: str, act: str) -> None:
         "What do you know about whales?",
         "What do you know about US elections?",
         "note that the file is large",
+        "what did I say to Bob?",
+        "write this down as a list",
         "a song to remember",
         "forget it",
         "What did I tell Bob?",
@@ -96,3 +113,70 @@ def test_nothing_to_be_remembered(text: str) -> None:
 
 def test_what_is_remembered_may_be_written_as_well() -> None:
     assert implied("Remember that, and save it as notes.md") == (REMEMBER, WRITE_FILE)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "latest news on openai",
+        "Breaking news from Peru?",
+        "who is currently president of Peru",
+        "What\u2019s the newest stable release of Node right now?",
+        "which films came out this week",
+        "who won the world cup 2026",
+    ],
+)
+def test_what_is_new(text: str) -> None:
+    assert implied(text) == (LOOK_UP,)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "how are you today?",
+        "What did I do yesterday?",
+        "is it raining now",
+        "who wrote Hamlet",
+        "create an issue: the latest build fails",
+        "now what",
+        "who is currently president of " + "Peru " * 60,
+    ],
+)
+def test_what_is_not_new_or_personal(text: str) -> None:
+    assert implied(text) == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "let the team know the deploy is done",
+        "Merge PR 12 and let Tom know",
+        "inform the customer that it is on its way",
+        "please tell my boss I\u2019m sick",
+        "ping the on-call about the outage",
+        "Can you reply to Sarah saying that I'll be there?",
+        "write back to Tom that the price is fine",
+    ],
+)
+def test_somebody_is_to_be_told(text: str) -> None:
+    assert implied(text) == (SEND,)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "tell me a joke",
+        "let me know when it is done",
+        "tell us what a monad is",
+        "ping 8.8.8.8",
+        "ping the server",
+        "notify Bob by mail",
+        "tell the team on Slack",
+        "tell #general that I'm late",
+        "how do I tell a crow from a raven",
+        "write to the disk",
+        "write an essay that shines",
+    ],
+)
+def test_nobody_else_is_to_be_told_or_it_is_said_how(text: str) -> None:
+    assert implied(text) == ()

@@ -55,6 +55,11 @@ from armory.retrieval.lexical.intents import MAX_CLAUSES, clauses, form, named
             "open a PR -> request a review => merge it \u2192 post it to slack",
             ["open a PR", "request a review", "merge it", "post it to slack"],
         ),
+        (
+            "look up the notes and mail them to the team, click Send",
+            ["look up the notes", "mail them to the team", "click Send"],
+        ),
+        ("by phone, letter and mail", []),
         ("convert USD -> EUR", []),
         ("version 2) of the file (a) and its size", []),
         ("email bob@x.com, alice@y.com, and carol@z.com the report", []),

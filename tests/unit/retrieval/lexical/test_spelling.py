@@ -251,3 +251,10 @@ def test_it_does_not_matter_which_tool_came_first(wordy_first: bool) -> None:
     for key in tools if wordy_first else reversed(tools):
         index.add(key, tools[key])
     assert corrected(index.freeze(), "kuberntes") == "kubernetes"
+
+
+@pytest.mark.parametrize("word", ["attendee", "workspaces", "cybersecurity", "spacex", "repot"])
+def test_words_of_today_are_spelt_rightly(word: str) -> None:
+    index = LexicalIndex()
+    index.add("x", Fields("attended_workspace", description="Repo of cyberssecurity in space"))
+    assert corrected(index.freeze(), f"a {word} for me") == f"a {word} for me"

@@ -43,6 +43,28 @@ def test_of_two_tools_that_are_as_near_the_one_of_the_nearer_server_comes_first(
     assert known.refused == unknown.refused
 
 
+@pytest.mark.parametrize("ranker", RANKERS, ids=lambda ranker: ranker.name)
+def test_the_less_sure_that_any_is_needed_the_fewer_keep_their_probability(ranker: Ranker) -> None:
+    crowd = [ToolRecord(f"x__t{i}", "x", f"t{i}", {}, "0", f"Filler {i}") for i in range(90)]
+    found = features(["show the commit history"], {"git__log": 0.4}, [*tools()[:6], *crowd])
+    shipped = calibration_for(ranker.name, found.embedder, None)
+    bar = shipped.refuse_below
+
+    def ranked(need: float) -> list[float]:
+        odds = Linear({}, float(np.log(need / (1 - need))))
+        entry = replace(shipped, need=odds).to_json()
+        settings = RankSettings(calibration={ranker.name: {found.embedder: entry}})
+        scores = ranker.rank(found, settings)
+        assert not scores.refused
+        return scores.probability[scores.order[:40]].tolist()
+
+    sure, doubtful = ranked(bar * 5.5), ranked(bar * 1.08)
+    share = 1.08 / 5.4
+    kept = 3 + round(17 * share)
+    assert doubtful[:kept] == pytest.approx(sure[:kept])
+    assert doubtful[kept:] == pytest.approx([p * share for p in sure[kept:]], rel=1e-3)
+
+
 @pytest.mark.parametrize("like", [{"math__add": 0.5, "x__t7": 0.4}, dict.fromkeys(["x__t3"], 0.1)])
 def test_the_best_are_those_of_the_whole_order(like: dict[str, float]) -> None:
     crowd = [ToolRecord(f"x__t{i}", "x", f"t{i}", {}, "0", f"Filler {i % 7}") for i in range(700)]

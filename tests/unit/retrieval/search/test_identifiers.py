@@ -195,20 +195,112 @@ def test_a_channel_is_called_so(asked: str, searched: str, make_tool: MakeTool) 
     words = LexicalIndex()
     chat = make_tool("post_message", "Post a message to a channel")
     pages = make_tool("click", "Click what a selector finds")
-    tags = make_tool("trends", "Which hashtags are popular")
     words.add(chat.name, fields_of(chat))
     scope = scope_of(Query((asked,)), words_only([chat], words.freeze()), None)
     assert scope.texts[0].text == searched
-    for other in (pages, tags):  # of these `#ops` may be one as well
-        both = LexicalIndex()
-        both.add(chat.name, fields_of(chat))
-        both.add(other.name, fields_of(other))
-        scope = scope_of(Query((asked,)), words_only([chat, other], both.freeze()), None)
-        assert scope.texts[0].text == asked
     alone = LexicalIndex()
     alone.add(pages.name, fields_of(pages))
     scope = scope_of(Query((asked,)), words_only([pages], alone.freeze()), None)
     assert scope.texts[0].text == asked
+
+
+@pytest.mark.parametrize(
+    ("asked", "searched"),
+    [
+        ("what did I miss in #ops?", "what did I miss in channel #ops?"),
+        ("Tell #general, then #random", "Tell channel #general, then #random"),
+        ("scroll to #footer", "scroll to #footer"),
+        ("what is trending in #ai", "what is trending in #ai"),
+        ("#ideas: a boat", "#ideas: a boat"),
+    ],
+)
+def test_a_channel_is_told_from_a_selector_and_a_hashtag(
+    asked: str, searched: str, make_tool: MakeTool
+) -> None:
+    chat = make_tool("post_message", "Post a message to a channel")
+    pages = make_tool("click", "Click what a selector finds")
+    tags = make_tool("trends", "Which hashtags are popular")
+    for other in (pages, tags):
+        assert prepared_for(asked, chat, other) == searched
+
+
+@pytest.mark.parametrize(
+    ("asked", "searched"),
+    [
+        ("what's PROJ-123 about", "what's jira issue PROJ-123 about"),
+        ("link AB-1 and AB-22", "link jira issue AB-1 and jira issue AB-22"),
+        ("Jira: close OPS-7", "Jira: close issue OPS-7"),
+        ("close issue OPS-7", "close issue OPS-7"),
+        ("the project with the ID 'DA-12'", "the project with the ID 'DA-12'"),
+        ("read it as UTF-8, with GPT-4", "read it as UTF-8, with GPT-4"),
+        ("open docs/AB-12.md or X-1", "open docs/AB-12.md or X-1"),
+    ],
+)
+def test_the_key_of_an_issue_is_called_so(asked: str, searched: str, make_tool: MakeTool) -> None:
+    jira = make_tool("jira_get_issue", "Reads one", server="atlassian")
+    linear = make_tool("get_issue", "Reads one", server="linear")
+    hub = make_tool("get_issue", "Reads one", server="github")
+    assert prepared_for(asked, jira) == searched
+    assert prepared_for(asked, jira, linear) == searched.replace("jira issue", "issue")
+    assert prepared_for(asked, hub) == asked
+
+
+def prepared_for(asked: str, *tools: ToolRecord) -> str:
+    """A text as it is searched for among these tools."""
+    words = LexicalIndex()
+    for tool in tools:
+        words.add(tool.name, fields_of(tool))
+    return scope_of(Query((asked,)), words_only(list(tools), words.freeze()), None).texts[0].text
+
+
+@pytest.mark.parametrize(
+    ("asked", "searched"),
+    [
+        ("not in GitHub, search the wiki", "search the wiki"),
+        ("open a ticket, but not in github", "open a ticket"),
+        ("Use the wiki instead of GitHub.", "Use the wiki"),
+        ("don't mail him, just ping him", "ping him"),
+        ("Show what it would store. Please do not save it!", "Show what it would store"),
+        ("list the PRs, but don't merge any", "list the PRs"),
+        ("not in time, sorry", "not in time, sorry"),
+        ("one instead of two", "one instead of two"),
+        ("tools that don't share data", "tools that don't share data"),
+        ("they are old, they don't show it", "they are old, they don't show it"),
+        ("don't forget to mail Bob", "don't forget to mail Bob"),
+        ("don't send it", "don't send it"),
+        ("not in GitHub", "not in GitHub"),
+    ],
+)
+def test_what_is_not_wanted_is_not_searched_for(
+    asked: str, searched: str, make_tool: MakeTool
+) -> None:
+    hub = make_tool("search_code", "Searches code", server="github")
+    clock = make_tool("now", "Tells the hour", server="time")
+    two = make_tool("pair", "Makes pairs", server="two")
+    assert prepared_for(asked, hub, clock, two) == searched
+
+
+@pytest.mark.parametrize(
+    ("asked", "searched"),
+    [
+        ("ls", "list directory"),
+        ("ls -la ~/Downloads", "list directory ~/Downloads"),
+        ("cat .env.example", "read file .env.example"),
+        ('grep -rn "todo list" src', 'search files for "todo list" src'),
+        ("cp a.txt b.txt", "copy file a.txt b.txt"),
+        ("pwd", "show current directory"),
+        ("cat pictures", "cat pictures"),
+        ("touch the screen", "touch the screen"),
+        ("ls my files please", "ls my files please"),
+    ],
+)
+def test_a_command_is_put_plainly(asked: str, searched: str, make_tool: MakeTool) -> None:
+    files = make_tool("list_directory", "List directory content, read or copy a file", "files")
+    assert prepared_for(asked, files) == searched
+
+
+def test_the_tool_that_is_called_by_a_command_is_found(make_tool: MakeTool) -> None:
+    assert prepared_for("ls src", make_tool("ls", "Shows files")) == "list directory (ls src)"
 
 
 def test_what_nobody_sees_parts_no_words(make_tool: MakeTool) -> None:
