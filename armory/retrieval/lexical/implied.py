@@ -32,7 +32,7 @@ DOING = {
     LOOK_UP: ("search web", "search internet", "search online", "search google"),
 }
 _ASKS = (
-    r"(?:^|(?<=[.!?;,:\n]))\s*+"
+    r"(?:^|(?<=[.!?;,:\n]))[^\S\n]*+"
     r"(?:(?:please|and|but|also|always|from now on|(?:can|could|will|would|should) you)"
     r"[,\s]++){0,4}+"
 )
@@ -71,7 +71,7 @@ _REMEMBERING = {
 }
 #: "Let the team know", "and notify Bob": whoever else is told something.
 _TOLD = re.compile(
-    r"(?:\A|(?<=[.!?;,:\n])|\band\b|\bthen\b)\s*+"
+    r"(?:\A|(?<=[.!?;,:\n])|\band\b|\bthen\b)[^\S\n]*+"
     r"(?:(?:please|also|just|then|can you|could you)\s++){0,3}+"
     r"(?:let (?!me\b|us\b|it\b|you\b)[^.!?;,:\n]{1,40}? know\b"
     r"|(?:reply|respond|write)(?: back)? to [^.!?;,:\n]{1,40}? (?:that|saying)\b"
