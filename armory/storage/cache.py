@@ -41,6 +41,10 @@ class Cache(Protocol):
         """Write only where nothing is; whether it was written. Atomic."""
         ...
 
+    async def renew(self, key: str, ttl_s: float) -> bool:
+        """Have what is there last for so long from now on; whether anything was there. Atomic."""
+        ...
+
     async def delete(self, *keys: str) -> None:
         """Forget keys; absent ones are no error."""
         ...
@@ -115,6 +119,14 @@ class MemoryCache:
         if key in self._values:
             return False
         self._values[key] = (value, ttl_s)
+        return True
+
+    async def renew(self, key: str, ttl_s: float) -> bool:
+        """Have what is there last for so long from now on."""
+        entry = self._values.get(key)
+        if entry is None:
+            return False
+        self._values[key] = (entry[0], ttl_s)
         return True
 
     async def delete(self, *keys: str) -> None:

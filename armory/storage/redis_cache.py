@@ -92,6 +92,10 @@ class RedisCache:
         done = await self._do(self._redis.set(self._prefix + key, value, px=_ms(ttl_s), nx=True))
         return bool(done)
 
+    async def renew(self, key: str, ttl_s: float) -> bool:
+        """Have what is there last for so long from now on."""
+        return bool(await self._do(self._redis.pexpire(self._prefix + key, _ms(ttl_s))))
+
     async def delete(self, *keys: str) -> None:
         """Forget keys."""
         if keys:
