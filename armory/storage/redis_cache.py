@@ -105,6 +105,19 @@ class RedisCache:
         """Send to every process that listens now."""
         await self._do(self._redis.publish(self._prefix + channel, message))
 
+    async def forgets(self) -> str:
+        """By which policy keys are forgotten when its memory is full; "": none are, or it does not
+        say.
+        """
+        try:
+            said = await self._do(self._redis.info("memory"))
+        except BackendError as error:
+            if not isinstance(error.__cause__, ResponseError):  # else: who asks may not know
+                raise
+            return ""
+        policy = str(said.get("maxmemory_policy", "noeviction"))
+        return policy if said.get("maxmemory") and policy != "noeviction" else ""
+
     async def run(self, script: str, keys: Sequence[str], values: Sequence[str | float]) -> Any:
         """Run a script (of Lua) on these keys, at once and whole; what it returns."""
         digest = hashlib.sha1(script.encode(), usedforsecurity=False).hexdigest()
