@@ -87,7 +87,7 @@ class Accounts:
             retention_days=self.settings.retention_days,
             redact=self.settings.redact,
         )
-        self.feed.subscribe(DELETED, self._user_deleted)
+        self.feed.subscribe(DELETED, self._user_deleted, replayed=False)
         self._observed_at = time.monotonic()
         self._flushing: Flight[None] = Flight("store what was counted")
         self._failing: dict[str, str] = {}

@@ -123,10 +123,11 @@ def _follow_accounts(accounts: Accounts, edge: HttpEdge, activity: Activity | No
     async def key_ended(key_id: str) -> None:
         await edge.end_principal(f"api_key:{key_id}")
 
-    accounts.feed.subscribe(ENDED, key_ended)
-    accounts.feed.subscribe(SWITCHED_OFF, edge.end_user)
+    # a user may be switched on again by now, and one of that name may be somebody else
+    accounts.feed.subscribe(ENDED, key_ended, replayed=False)
+    accounts.feed.subscribe(SWITCHED_OFF, edge.end_user, replayed=False)
     if activity is not None:
-        accounts.feed.subscribe(DELETED, activity.forget)
+        accounts.feed.subscribe(DELETED, activity.forget, replayed=False)
 
 
 def _make_health(runtime: Runtime, checks: Authenticator, hosts: HostChecks) -> Health:

@@ -41,6 +41,10 @@ class Cache(Protocol):
         """Set a value only where there is none; returns whether it was set. Atomic."""
         ...
 
+    async def renew(self, key: str, ttl_s: float) -> bool:
+        """Have what is there last for so long from now on; whether anything was there. Atomic."""
+        ...
+
     async def delete(self, *keys: str) -> None:
         """Delete keys; missing ones are no error."""
         ...
@@ -116,6 +120,14 @@ class MemoryCache:
         if key in self._values:
             return False
         self._values[key] = (value, ttl_s)
+        return True
+
+    async def renew(self, key: str, ttl_s: float) -> bool:
+        """Have what is there last for so long from now on."""
+        entry = self._values.get(key)
+        if entry is None:
+            return False
+        self._values[key] = (entry[0], ttl_s)
         return True
 
     async def delete(self, *keys: str) -> None:

@@ -94,7 +94,7 @@ class ChangeFeed:
         self._database = database
         self._cache = cache
         self._clock = clock
-        self._handlers: dict[str, list[Handler]] = {}
+        self._handlers: dict[str, list[tuple[Handler, bool]]] = {}
         self._seen: OrderedDict[tuple[int, int], None] = OrderedDict()
         self._tries: dict[tuple[int, int], int] = {}
         self._since = _since(database)
@@ -131,9 +131,11 @@ class ChangeFeed:
         finally:
             self._took_s, self._asked_at = self._clock() - at, None
 
-    def subscribe(self, topic: str, handler: Handler) -> None:
-        """Call `handler` with the value of every change of `topic`, possibly more than once."""
-        self._handlers.setdefault(topic, []).append(handler)
+    def subscribe(self, topic: str, handler: Handler, *, replayed: bool = True) -> None:
+        """Call `handler` with the value of every change of `topic`, possibly more than once; where
+        `replayed`, with those of the last minutes whenever the line is up again.
+        """
+        self._handlers.setdefault(topic, []).append((handler, replayed))
 
     @asynccontextmanager
     async def transaction(self) -> AsyncGenerator[Transaction]:
@@ -290,16 +292,15 @@ class ChangeFeed:
         self._beat.set()
 
     async def _replay(self) -> None:
+        recent = (
+            select(changes.c.topic, changes.c.value, func.max(changes.c.id))
+            .where(changes.c.at_ms >= self._database.now_ms - REPLAY_MS)
+            .group_by(changes.c.topic, changes.c.value)
+        )
         async with self._database.read() as connection:
-            rows = (
-                await connection.execute(
-                    select(changes.c.topic, changes.c.value, func.max(changes.c.id))
-                    .where(changes.c.at_ms >= self._database.now_ms - REPLAY_MS)
-                    .group_by(changes.c.topic, changes.c.value)
-                )
-            ).all()
+            rows = (await connection.execute(recent)).all()
         for row in rows:
-            await self._dispatch(row.topic, row.value)
+            await self._dispatch(row.topic, row.value, again=True)
 
     async def _heard(self, message: bytes) -> None:
         try:
@@ -318,12 +319,14 @@ class ChangeFeed:
         _log.error("change_given_up", topic=topic, tries=tries, exc_info=failure)
         return True
 
-    async def _dispatch(self, topic: str, value: str) -> Exception | None:
+    async def _dispatch(self, topic: str, value: str, *, again: bool = False) -> Exception | None:
         """Have a change handled, by those of its handlers that can; what nobody expected of one of
         them: `poll` tries the change again.
         """
         failed: Exception | None = None
-        for handler in self._handlers.get(topic, ()):
+        for handler, replayed in self._handlers.get(topic, ()):
+            if again and not replayed:
+                continue
             try:
                 await handler(value)
             except BackendError as error:

@@ -45,8 +45,9 @@ _FAREWELL_S = 2.0
 _UPGRADE_LOCK = 0x41524D52  # any number that no other program is likely to lock
 _CONNECTING = frozenset(("08", "28", "3D", "53", "57"))
 """Classes of SQLSTATE about reaching a database at all: their messages hold no data."""
-_TOLD = (READ_ONLY, "42704")
-"""The SQLSTATEs of that, and of an unknown setting in `storage.url`, likewise."""
+_TOLD = (READ_ONLY, "42704", "42501", "3F000")
+"""The SQLSTATEs of that, of an unknown setting in `storage.url`, of what its user may not do, and
+of having no schema to make tables in, likewise."""
 _BAD_PARAMETER = "ClientConfigurationError"
 """The driver's error about a bad value of a known one, likewise."""
 _FILES = frozenset(

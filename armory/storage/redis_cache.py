@@ -92,6 +92,10 @@ class RedisCache:
         done = await self._do(self._redis.set(self._prefix + key, value, px=_ms(ttl_s), nx=True))
         return bool(done)
 
+    async def renew(self, key: str, ttl_s: float) -> bool:
+        """Have what is there last for so long from now on."""
+        return bool(await self._do(self._redis.pexpire(self._prefix + key, _ms(ttl_s))))
+
     async def delete(self, *keys: str) -> None:
         """Delete keys."""
         if keys:
@@ -100,6 +104,19 @@ class RedisCache:
     async def publish(self, channel: str, message: bytes) -> None:
         """Publish a message to the current listeners of all processes."""
         await self._do(self._redis.publish(self._prefix + channel, message))
+
+    async def forgets(self) -> str:
+        """By which policy keys are forgotten when its memory is full; "": none are, or it does not
+        say.
+        """
+        try:
+            said = await self._do(self._redis.info("memory"))
+        except BackendError as error:
+            if not isinstance(error.__cause__, ResponseError):  # else: who asks may not know
+                raise
+            return ""
+        policy = str(said.get("maxmemory_policy", "noeviction"))
+        return policy if said.get("maxmemory") and policy != "noeviction" else ""
 
     async def run(self, script: str, keys: Sequence[str], values: Sequence[str | float]) -> Any:
         """Run a Lua script atomically on these keys; returns its result."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from typing import Any
 
 import pytest
@@ -49,6 +50,20 @@ def test_a_configuration_that_came_back_stays_while_the_next_one_fails(cluster: 
     for number in (11, 12):  # two that do not get ready, so that pods of the first one go on
         changed("upgrade", number)
         assert cluster.get("configmap", first)
+
+
+def test_large_configurations_do_not_fill_the_release(cluster: Cluster) -> None:
+    """Helm keeps all of a release in one Secret, which takes a megabyte."""
+    noise = random.Random(0)
+    names: list[str] = []
+    for command in ("install", *["upgrade"] * 6):
+        upstream = {"command": "true", "env": {"NOISE": f"{noise.getrandbits(800_000):x}"}}
+        cluster.helm(command, "armory", values={"config": {"upstreams": {"up": upstream}}})
+        spec = cluster.get("deployment", "armory")["spec"]["template"]["spec"]
+        names += [one["configMap"]["name"] for one in spec["volumes"] if one["name"] == "config"]
+        for name in names[-3:]:
+            assert cluster.get("configmap", name)
+    assert len(set(names)) == len(names)
 
 
 def test_a_deleted_token_is_made_anew_and_the_pods_with_it(cluster: Cluster) -> None:

@@ -54,6 +54,26 @@ async def test_what_cannot_hold_is_told(
         await named(f"{postgres_server.url()}?{parameters}")
 
 
+async def test_what_a_user_may_not_do_is_told(postgres_server: PostgresServer) -> None:
+    """Since PostgreSQL 15 only the owner of a database may create tables in it."""
+    url = postgres_server.create_database()
+    name = url.rpartition("/")[2]
+    owners = Database(url)
+    async with owners.write() as connection:
+        for statement in (
+            f"CREATE ROLE {name}_user LOGIN",
+            "REVOKE CREATE ON SCHEMA public FROM PUBLIC",
+        ):
+            await connection.execute(text(statement))
+    await owners.close()
+    users = Database(url.replace("//armory@", f"//{name}_user@"))
+    try:
+        with pytest.raises(BackendError, match=r"permission denied for schema public.*`storage"):
+            await users.open()
+    finally:
+        await users.close()
+
+
 async def test_a_socket_is_named_as_a_parameter(
     postgres_server: PostgresServer, tmp_path: Path
 ) -> None:

@@ -101,7 +101,9 @@ async def test_cache_values_come_and_go(processes: Any) -> None:
     assert not await cache.add("a", b"2", 60)
     assert await cache.get("a") == b"1"
     await cache.delete("a", "absent")
-    assert await cache.add("a", b"3", 0.5)
+    assert not await cache.renew("a", 60)
+    assert await cache.add("a", b"3", 60)
+    assert await cache.renew("a", 0.5)
     assert await cache.get("a") == b"3"
 
     async def expired() -> bool:

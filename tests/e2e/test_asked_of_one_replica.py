@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -18,6 +19,7 @@ from armory.runtime.readiness import readiness
 from armory.runtime.replicas.broadcast import ASKED
 from armory.runtime.running import Runtime
 from armory.storage.tables import changes
+from armory.testing.clients.raw import LegacyClient
 from armory.testing.servers import RedisServer, redis_binary
 from armory.testing.upstreams.http import ScriptedUpstream
 from armory.testing.waiting import until
@@ -129,6 +131,38 @@ async def test_who_shares_nothing_but_redis_is_not_meant(
                     await until(lambda: two.pool.upstream("up-0") is not before[0], 30)
     finally:
         redis.kill()
+
+
+@pytest.mark.redis
+async def test_who_was_switched_off_and_on_again_stays_when_redis_comes_back(
+    tmp_path: Path, redis: RedisServer
+) -> None:
+    path = written(tmp_path / "one" / "armory.yaml")
+    read = json.loads(path.read_text())
+    read |= {"accounts": {"enabled": True}, "storage": {"redis": redis.url}}
+    path.write_text(json.dumps({**read, "security": {**read["security"], "api_keys": True}}))
+    async with replica(path) as one, aiohttp.ClientSession() as http:
+        assert one.accounts is not None
+        assert one.listening is not None
+        feed, users = one.accounts.feed, one.accounts.users
+        await users.create("ann")
+        _, key = await one.accounts.keys.create("laptop", user="ann")
+        clients = [
+            LegacyClient(f"{one.listening.url}/mcp", http, "2025-11-25", token=key)
+            for _ in range(2)
+        ]
+        await clients[0].initialize({})
+        await users.change("ann", is_active=False)
+        await users.change("ann", is_active=True)
+        await heard(one)
+        await clients[1].initialize({})
+        assert await feed.wait_trusted(10)
+        await asyncio.to_thread(redis.kill)
+        await until(lambda: not feed.trusted, 30)
+        await asyncio.to_thread(redis.start)
+        assert await feed.wait_trusted(10)
+        assert (await clients[1].request("ping"))["result"] == {}
+        assert "error" in await clients[0].request("ping")
 
 
 async def test_the_configuration_is_read_by_every_replica_unless_it_does_not_hold(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import pty
 import re
 import subprocess
 import sys
@@ -26,11 +28,14 @@ from armory.testing.waiting import until
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 
 
-async def logging_in(file: Path, environ: dict[str, str]) -> tuple[asyncio.subprocess.Process, str]:
+async def logging_in(
+    file: Path, environ: dict[str, str], stdin: Any = subprocess.DEVNULL
+) -> tuple[asyncio.subprocess.Process, str]:
     """`armory login kept`, and the URL that it names."""
     login = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "armory.cli.main", "login", "kept", "--no-browser",
-        "--config", str(file), env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        "--config", str(file), env=environ, stdin=stdin, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     )  # fmt: skip
     assert login.stderr is not None
     async with asyncio.timeout(60):
@@ -67,6 +72,30 @@ async def test_a_person_logs_in_and_the_gateway_goes_on(
         done = await asyncio.to_thread(armory, "logout", "kept", "--config", str(file))
         assert done.returncode == 0
         assert "token-1" not in kept.read_text()
+
+
+async def test_the_address_is_pasted_where_the_browser_cannot_come_back(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
+    """As in a container: its 127.0.0.1 is not that of the browser."""
+    async with World() as world:
+        world.takes_people()
+        upstream = {"url": f"{world.url}/mcp", "auth": {"type": "authorization_code"}}
+        file = tmp_path / "armory.yaml"
+        file.write_text(yaml.safe_dump({"upstreams": {"kept": upstream}}))
+        ours, terminal = pty.openpty()
+        try:
+            login, url = await logging_in(file, environ, terminal)
+            back = world.sent_back(url)
+            ended = f"{world.asked['redirect_uri']}?{urllib.parse.urlencode(back)}"
+            os.write(ours, b"\nhttp://127.0.0.1/callback?code=x&state=another\n")
+            os.write(ours, ended.encode() + b"\n")
+            out, said = await asyncio.wait_for(login.communicate(), 60)
+        finally:
+            os.close(ours)
+            os.close(terminal)
+        assert (login.returncode, out.decode()) == (0, f"Logged in at {world.issuer}.\n")
+        assert said.decode().count("not where this login ends") == 1
 
 
 async def test_the_operator_logs_one_person_in_and_out_again(

@@ -33,6 +33,8 @@ def test_compose_mounts_a_folder_whose_configuration_holds_and_gives_it_what_it_
     mounted, _, target = armory["volumes"][0].partition(":")
     assert target == "/etc/armory:ro"  # a file that an editor replaces would never be seen
     assert set(armory["environment"]) == set(SECRETS)
+    # and what else somebody's servers refer to, from the file that the page tells of
+    assert armory["env_file"] == [{"path": ".env", "required": False}]
     loaded = load_text((DEPLOY / mounted / "armory.yaml").read_text(), environ=SECRETS)
     assert problems_of(loaded) == []
     storage = loaded.config.storage

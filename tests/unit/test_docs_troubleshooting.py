@@ -8,8 +8,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "troubleshooting.md"
-FOREIGN = ("armory: command not found", "Connection refused", "Name or service not known")
-"""Words of a shell and of the system."""
+FOREIGN = (
+    *("armory: command not found", "Connection refused", "Name or service not known"),
+    "permission denied for schema public",
+)
+"""Words of a shell, of the system and of Postgres."""
 LEAST = 12
 """Shorter pieces of a message say too little to be looked for."""
 VALUE = re.compile(

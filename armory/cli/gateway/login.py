@@ -6,9 +6,10 @@ Owns: the commands, the browser, and the page that it comes back to.
 from __future__ import annotations
 
 import asyncio
+import sys
 import webbrowser
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -122,6 +123,14 @@ class _Callback:
         self._back.set_result(back)
         return _page("200 OK", await self._ended)
 
+    def pasted(self, address: str) -> bool:
+        """Take the address that the browser ended at; whether it is of this login."""
+        back = dict(parse_qsl(urlsplit(address).query))
+        if not self._state or back.get("state") != self._state or self._back.done():
+            return False
+        self._back.set_result(back)
+        return True
+
     def expect(self, login_url: str) -> asyncio.Future[Mapping[str, str]]:
         """With what the person comes back who is about to be sent to `login_url`."""
         self._state = dict(parse_qsl(urlsplit(login_url).query)).get("state", "")
@@ -146,8 +155,9 @@ async def _login(server: str, config: str | None, person: str | None, *, browser
         if browser:
             await asyncio.to_thread(webbrowser.open, url)
         try:
-            async with asyncio.timeout(WAIT_S):
-                return await back
+            with _typed(page.pasted):
+                async with asyncio.timeout(WAIT_S):
+                    return await back
         except TimeoutError:
             raise UpstreamUnavailable(
                 f"nobody came back from the login page within {WAIT_S:g} s", upstream=server
@@ -162,6 +172,32 @@ async def _login(server: str, config: str | None, person: str | None, *, browser
         raise
     finally:
         listening.close()
+
+
+@contextmanager
+def _typed(take: Callable[[str], bool]) -> Generator[None]:
+    """Where somebody types, take it: a browser elsewhere does not come back to this machine."""
+    if not sys.stdin.isatty():
+        yield
+        return
+    loop, terminal = asyncio.get_running_loop(), sys.stdin.fileno()
+
+    def came() -> None:
+        line = sys.stdin.readline()
+        if not line:
+            loop.remove_reader(terminal)
+        elif line.strip() and not take(line.strip()):
+            err().print("That is not where this login ends.")
+
+    err().print(
+        "If the browser cannot come back (from outside of a container, say), paste here the "
+        "address that it ends at."
+    )
+    loop.add_reader(terminal, came)
+    try:
+        yield
+    finally:
+        loop.remove_reader(terminal)
 
 
 def _page(status: str, text: str) -> bytes:

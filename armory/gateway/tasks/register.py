@@ -44,6 +44,10 @@ class Store(Protocol):
         """Set a value only where there is none; returns whether it was set."""
         ...
 
+    async def renew(self, key: str, ttl_s: float) -> bool:
+        """Have what is there last for so long from now on; whether anything was there."""
+        ...
+
 
 class Place(NamedTuple):
     """The place of a task: its server, the upstream session (`Pool.key`), its id there."""
@@ -137,7 +141,7 @@ class TaskRegister:
             _log.warning("task_not_shared", upstream=place.server, error=error.message)
         if known.maker != maker:
             _log.warning("task_id_twice", upstream=place.server)
-            await self._write(place.key, mine._replace(maker=NOBODY, person=""))
+            await self._nobodys(place.key, mine)
 
     async def tell(self) -> None:
         """Write everything in memory to the store again: it was away, or has lost it.
@@ -188,12 +192,21 @@ class TaskRegister:
 
     async def _renewed(self, key: str, entry: Entry) -> None:
         before = self._near.get(key)
-        if before is None or before.maker != entry.maker:
-            self._near[key] = entry
-        elif self._clock() - before.at_s > before.ttl_s / _RENEWED:
-            await self._write(key, before._replace(at_s=self._clock()))
+        if before is not None and before.maker == entry.maker:
+            if self._clock() - before.at_s <= before.ttl_s / _RENEWED:
+                return
+            entry = before._replace(at_s=self._clock())
+        # else it is new here, and how long the store has had it is not known
+        self._near[key] = entry
+        if self._store is not None:
+            try:  # the value stays what others may have made of it meanwhile
+                if not await self._store.renew(key, entry.ttl_s):
+                    await self._store.add(key, _written(entry), entry.ttl_s)
+            except BackendError as error:
+                _log.warning("task_not_shared", error=error.message)
 
-    async def _write(self, key: str, entry: Entry) -> None:
+    async def _nobodys(self, key: str, entry: Entry) -> None:
+        entry = entry._replace(maker=NOBODY, person="")
         self._near[key] = entry
         if self._store is not None:
             try:

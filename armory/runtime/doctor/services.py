@@ -92,7 +92,7 @@ async def database(url: str) -> Finding:
 
 
 async def redis(url: str, prefix: str) -> Finding:
-    """Whether Redis answers."""
+    """Whether Redis answers, and keeps what it is given."""
     fix = "start it, or correct storage.redis: host, port, password, `rediss://` for TLS"
     try:
         from armory.storage.redis_cache import RedisCache
@@ -102,10 +102,18 @@ async def redis(url: str, prefix: str) -> Finding:
         return failed("redis", error.message, fix)
     try:
         await cache.get("doctor")
+        forgets = await cache.forgets()
     except ArmoryError as error:
         return failed("redis", error.message, fix)
     finally:
         await cache.aclose()
+    if forgets:
+        return warning(
+            "redis",
+            f"it forgets keys when its memory is full (maxmemory-policy {forgets}): sessions that "
+            "other replicas then do not find, and the key that they seal requests with",
+            "set maxmemory-policy noeviction, or give Armory a Redis of its own",
+        )
     return ok("redis", "it answers")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -44,13 +45,14 @@ async def test_a_task_is_remembered_for_its_time(
     store = MemoryCache(clock=now) if shared else None
     register = TaskRegister(store, clock=now)
     await register.enter(PLACE, "a", ttl_s)
-    now.at = kept_s - 1
     other = TaskRegister(store, clock=now)
     assert other.near(PLACE) is None
     assert (await other.maker(PLACE) == "a") is shared
+    now.at = kept_s - 1
     assert register.near(PLACE) == "a"
     now.at = kept_s + 1
     assert await register.maker(PLACE) is None
+    assert await other.maker(PLACE) is None
 
 
 async def test_asking_renews() -> None:
@@ -62,6 +64,46 @@ async def test_asking_renews() -> None:
         now.at += MOST_S / 2
         assert await register.maker(PLACE) == "a"
         assert await TaskRegister(store, clock=now).maker(PLACE) == "a"
+
+
+async def test_asking_one_replica_late_renews_it_for_all() -> None:
+    now = Now()
+    store = MemoryCache(clock=now)
+    maker, asked = TaskRegister(store, clock=now), TaskRegister(store, clock=now)
+    await maker.enter(PLACE, "a", LEAST_S)
+    now.at = LEAST_S - 60
+    assert await asked.maker(PLACE) == "a"
+    now.at = LEAST_S + 60
+    assert await maker.maker(PLACE) == "a"
+    assert await TaskRegister(store, clock=now).maker(PLACE) == "a"
+
+
+class Meanwhile(MemoryCache):
+    """A store in which something happens once something was read."""
+
+    def __init__(self, clock: Now) -> None:
+        super().__init__(clock=clock)
+        self.happens: Callable[[], Awaitable[None]] | None = None
+
+    async def get(self, key: str) -> bytes | None:
+        found = await super().get(key)
+        happens, self.happens = self.happens, None
+        if happens is not None:
+            await happens()
+        return found
+
+
+async def test_renewing_leaves_an_id_nobodys_that_has_just_come_twice() -> None:
+    now = Now()
+    store = Meanwhile(now)
+    one, two = TaskRegister(store, clock=now), TaskRegister(store, clock=now)
+    await one.enter(PLACE, "a", None)
+    assert await two.maker(PLACE) == "a"
+    now.at = MOST_S / 2
+    store.happens = lambda: one.enter(PLACE, "b", None)
+    await two.maker(PLACE)
+    assert await two.maker(PLACE) not in ("a", "b")
+    assert await TaskRegister(store).maker(PLACE) not in ("a", "b")
 
 
 async def test_a_store_that_was_emptied_is_told_again() -> None:

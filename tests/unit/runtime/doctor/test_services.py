@@ -14,12 +14,14 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from redis import Redis
 
 from armory.config import load_text
 from armory.runtime.doctor.findings import Finding
 from armory.runtime.doctor.services import services
 from armory.testing.certificates import certificate
 from armory.testing.listening import listening
+from armory.testing.servers import RedisServer
 
 pytestmark = pytest.mark.anyio
 AWAY = "http://127.0.0.1:9"
@@ -63,6 +65,27 @@ async def test_what_is_away_is_named_with_its_key(tmp_path: Path) -> None:
     oauth = {"issuer": AWAY, "audience": ["armory"]}
     checked = await found(tmp_path, security={"oauth": oauth})
     assert "security.oauth.issuer" in checked["identity provider"].fix
+
+
+@pytest.mark.redis
+async def test_a_redis_that_forgets_when_it_is_full_is_told(
+    tmp_path: Path, redis: RedisServer
+) -> None:
+    storage = {"redis": redis.url}
+    with Redis.from_url(redis.url) as told:
+        told.config_set("maxmemory-policy", "allkeys-lru")  # without a limit nothing is forgotten
+        assert (await found(tmp_path, storage=storage))["redis"].state == "ok"
+        told.config_set("maxmemory", "64mb")
+        evicting = (await found(tmp_path, storage=storage))["redis"]
+        assert evicting.state == "warning"
+        assert "allkeys-lru" in evicting.detail
+        assert "noeviction" in evicting.fix
+        told.config_set("maxmemory-policy", "noeviction")
+        assert (await found(tmp_path, storage=storage))["redis"].state == "ok"
+        told.config_set("maxmemory-policy", "volatile-lru")
+        told.acl_setuser("some", enabled=True, nopass=True, keys=["*"], commands=["+get", "+set"])
+        some = redis.url.replace("//", "//some:any@")  # may not ask for that
+        assert (await found(tmp_path, storage={"redis": some}))["redis"].state == "ok"
 
 
 async def test_a_model_that_is_not_there_is_told(tmp_path: Path) -> None:
