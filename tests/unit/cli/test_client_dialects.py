@@ -274,6 +274,21 @@ def test_other_places(tmp_path: Path, data: Any) -> None:
     assert read(tmp_path, "x.json", json.dumps(data)).upstreams == {"a": {"command": "x"}}
 
 
+def test_a_file_that_is_nothing_but_servers(tmp_path: Path) -> None:
+    text = json.dumps({"Files": {"command": "x", "working_directory": None}, "far": {"url": "y"}})
+    found = read(tmp_path, "mcp.json", text)
+    assert found.upstreams == {"files": {"command": "x"}, "far": {"url": "y"}}
+
+
+@pytest.mark.parametrize(
+    "data", [{"mcp": {"command": "x"}, "other": 1}, {"one": {"command": "x"}, "two": {}}, {}]
+)
+def test_a_file_of_something_else(tmp_path: Path, data: Any) -> None:
+    (tmp_path / "mcp.json").write_text(json.dumps(data))
+    with pytest.raises(ConfigError, match="has no servers"):
+        servers_of(tmp_path / "mcp.json")
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
