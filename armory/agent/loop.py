@@ -10,7 +10,7 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, cast
 
 from armory.agent.arguments import check_run, digests_of
@@ -30,6 +30,7 @@ _log = Logger(__name__)
 
 _MAX_TOP_K = 50
 _WRITTEN_NUMBER = re.compile(r"\s*\d{1,9}\s*")
+_CUT_OFF = "it was cut off at {} tokens, thinking included; think and write less"
 _STOP_WORDS = ("\nObservation:",)
 
 
@@ -219,7 +220,10 @@ class RetrievalAgent:
             ) from error
         run.prompt_tokens += answer.prompt_tokens
         run.completion_tokens += answer.completion_tokens
-        return parse_step(answer.text), answer.text
+        step = parse_step(answer.text)
+        if step.problem and answer.finish_reason == "length":
+            step = replace(step, problem=_CUT_OFF.format(run.limits.answer_tokens))
+        return step, answer.text
 
     async def _act(self, run: _Run, step: Step) -> tuple[str, dict[str, Any]]:
         """Carry one action out; whatever is wrong with it becomes the observation."""
