@@ -30,6 +30,7 @@ from armory.runtime.doctor.findings import Finding, failed
 from armory.runtime.doctor.machine import clock
 from armory.testing.servers import free_port
 from armory.testing.upstreams.http import ScriptedUpstream
+from tests.tunnel import tunnelling
 
 pytestmark = pytest.mark.anyio
 Config = dict[str, Any]
@@ -198,6 +199,12 @@ SETUPS: dict[str, tuple[Callable[[Path], Config], str, str, str]] = {
         "needs a key",
         "OPENAI_API_KEY",
     ),
+    "a proxy that is away": (
+        lambda _: upstream(url="https://up.invalid/mcp", proxy=f"http://127.0.0.1:{free_port()}"),
+        "upstream it",
+        "no connection to the proxy",
+        "upstreams.it.proxy",
+    ),
     "an API that is down": (
         lambda _: upstream(openapi="gone.yaml", base_url=f"http://127.0.0.1:{free_port()}"),
         "upstream it",
@@ -301,17 +308,20 @@ async def secure(folder: Path, names: list[str], days: int) -> AsyncGenerator[tu
         (["elsewhere.example"], 300, True, "ostname", "name in the certificate"),
     ],
 )
+@pytest.mark.parametrize("proxied", [False, True])
 async def test_a_bad_certificate_is_explained(
     names: list[str],
     days: int,
     trusted: bool,
     cause: str,
     fix: str,
+    proxied: bool,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async with secure(tmp_path, names, days) as (url, pem):
+    async with secure(tmp_path, names, days) as (url, pem), tunnelling() as proxy:
         block: Config = {"url": url, **({"tls": {"ca_file": str(pem)}} if trusted else {})}
+        block |= {"proxy": proxy} if proxied else {}
         findings = await found(tmp_path, upstream(**block), monkeypatch)
     (finding,) = [one for one in findings if one.check == "upstream it"]
     assert finding.state == "failed"
