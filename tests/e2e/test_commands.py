@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -44,6 +45,26 @@ def test_init_writes_all_or_nothing(tmp_path: Path, there: str | None) -> None:
     assert "armory.schema.json cannot be written: File too large" in done.stderr
     left = {path.name: path.read_text() for path in tmp_path.iterdir()}
     assert left == ({} if there is None else {"armory.yaml": there})
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_what_an_encoding_cannot_say_fails_nothing(tmp_path: Path, encoding: str) -> None:
+    half = "é ✓ \ud83d"  # and half an emoji, which no encoding has
+    theirs = json.dumps({"mcpServers": {"a": {"command": "x", "args": [half]}}})
+    (tmp_path / "theirs.json").write_text(theirs)
+
+    def run(*options: str) -> bytes:
+        command = [sys.executable, "-m", "armory.cli.main", "import", "theirs.json", "--print"]
+        environ = {**os.environ, "PYTHONIOENCODING": encoding}
+        done = subprocess.run(
+            [*command, *options], cwd=tmp_path, capture_output=True, timeout=60, env=environ
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert json.loads(run("--json").decode(encoding))["upstreams"]["a"]["args"] == [half]
+    shown = {"ascii": "? ?", "latin-1": "é ?", "utf-8": "é ✓"}[encoding]
+    assert shown in run().decode(encoding)
 
 
 def test_init_names_a_file_as_a_shell_takes_it(armory: Run, tmp_path: Path) -> None:
