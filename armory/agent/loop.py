@@ -30,7 +30,11 @@ _log = Logger(__name__)
 
 _MAX_TOP_K = 50
 _WRITTEN_NUMBER = re.compile(r"\s*\d{1,9}\s*")
-_CUT_OFF = "it was cut off at {} tokens, thinking included; think and write less"
+_ENDED = {
+    "length": "it was cut off at {} tokens, thinking included; think and write less",
+    "content_filter": "a content filter withheld it",
+}
+"""Why an answer cannot be read, by what the endpoint says of its end; with the limit of tokens."""
 _STOP_WORDS = ("\nObservation:",)
 
 
@@ -221,8 +225,9 @@ class RetrievalAgent:
         run.prompt_tokens += answer.prompt_tokens
         run.completion_tokens += answer.completion_tokens
         step = parse_step(answer.text)
-        if step.problem and answer.finish_reason == "length":
-            step = replace(step, problem=_CUT_OFF.format(run.limits.answer_tokens))
+        ended = _ENDED.get(answer.finish_reason)
+        if step.problem and ended is not None:
+            step = replace(step, problem=ended.format(run.limits.answer_tokens))
         return step, answer.text
 
     async def _act(self, run: _Run, step: Step) -> tuple[str, dict[str, Any]]:

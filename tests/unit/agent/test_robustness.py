@@ -42,6 +42,11 @@ async def test_a_turn_that_was_cut_off_is_told_as_that(
     assert said in ran.sent(1)
 
 
+async def test_a_turn_that_a_filter_withheld_is_told_as_that(run: Run, shelf: Shelf) -> None:
+    ran = await run(shelf, Turn("", finish_reason="content_filter"), DEPLOY, DONE)
+    assert ran.texts("malformed") == ["a content filter withheld it"]
+
+
 async def test_a_turn_that_was_cut_off_behind_its_action_is_no_problem(
     run: Run, shelf: Shelf
 ) -> None:
