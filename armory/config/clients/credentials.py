@@ -34,7 +34,7 @@ def take_login(block: dict[str, Any], name: str, value: Any) -> bool:
     for key, inner in value.items():
         known = _login_key(key)
         if known is not None:
-            found[known] = inner.split() if known == "scopes" and isinstance(inner, str) else inner
+            found[known] = _listed(inner) if known == "scopes" else inner
     block["auth"] = found
     return True
 
@@ -60,11 +60,17 @@ def take_scopes(block: dict[str, Any], name: str, value: Any) -> bool:
     last: a server that is started, and one that gets a token, has no login.
     """
     given = {str(header).lower() for header in block.get("headers") or ()}
-    if name != "scopes" or "url" not in block or "authorization" in given:
+    login = block.get("auth", {})
+    fits = "url" in block and "authorization" not in given and isinstance(login, dict)
+    if name != "scopes" or not fits:
         return False
     if value:
-        block["auth"] = {"type": "authorization_code", **(block.get("auth") or {}), "scopes": value}
+        block["auth"] = {"type": "authorization_code", **login, "scopes": _listed(value)}
     return True
+
+
+def _listed(scopes: Any) -> Any:
+    return scopes.split() if isinstance(scopes, str) else scopes
 
 
 def take_credential(block: dict[str, Any], name: str, value: Any) -> bool:
@@ -77,19 +83,22 @@ def take_credential(block: dict[str, Any], name: str, value: Any) -> bool:
         put(block, "env", {str(variable): f"${{{variable}}}" for variable in value})
     elif name == "apiKey" and isinstance(value, str):  # Continue's
         put(block, "headers", {"Authorization": f"Bearer {value}"})
-    elif name == "apiKey" and isinstance(value, dict) and isinstance(value.get("key"), str):
-        put(block, "headers", _header_of(value))
+    elif name == "apiKey" and isinstance(value, dict) and (header := _header_of(value)):
+        put(block, "headers", header)
     else:
         return False
     return True
 
 
 def _header_of(key: Mapping[str, Any]) -> dict[str, str]:
-    """The header that LibreChat sends an operator's key in."""
+    """The header that LibreChat sends an operator's key in; none where it has each user's own."""
+    text, header = key.get("key"), key.get("custom_header")
+    if not isinstance(text, str):
+        return {}
     if key.get("authorization_type") == "custom":
-        return {str(key.get("custom_header")): key["key"]}
+        return {header: text} if isinstance(header, str) else {}
     scheme = _SCHEMES.get(str(key.get("authorization_type")), "Bearer")
-    return {"Authorization": f"{scheme} {key['key']}"}
+    return {"Authorization": f"{scheme} {text}"}
 
 
 def take_trust(block: dict[str, Any], name: str, value: Any) -> bool:

@@ -148,6 +148,15 @@ def test_codexs_scopes_are_those_of_a_login(tmp_path: Path) -> None:
     load_text(json.dumps({"upstreams": found.upstreams}), environ={"TOKEN": "t"})
 
 
+@pytest.mark.parametrize("auth", ["bearer", ["x"], 5])
+def test_scopes_beside_a_login_that_is_none(auth: Any) -> None:
+    found = import_servers({"a": {"url": "https://a/mcp", "auth": auth, "scopes": "read write"}})
+    assert found.upstreams["a"]["auth"] == auth  # which validation names
+    assert found.notices == ["server 'a': scopes left out, for which there is no key here"]
+    alone = import_servers({"a": {"url": "https://a/mcp", "scopes": "read write"}})
+    assert alone.upstreams["a"]["auth"]["scopes"] == ["read", "write"]
+
+
 def test_whom_continue_trusts_and_its_keys() -> None:
     within = {"caBundlePath": "/ca.pem", "verifySsl": True, "clientCertificate": {"cert": "/c"}}
     found = import_servers(
@@ -182,6 +191,8 @@ def test_whom_continue_trusts_and_its_keys() -> None:
             {"X-Key": "k"},
         ),
         ({"source": "user", "authorization_type": "bearer"}, None),
+        ({"authorization_type": "custom", "key": "k"}, None),
+        ({"key": 5}, None),
     ],
 )
 def test_the_key_of_librechat(key: Any, headers: Any) -> None:
