@@ -1,6 +1,7 @@
 """Which certificate authorities are trusted where the configuration names none.
 
-Owns: `trusted`. Never imports a room: every one that connects may ask.
+Owns: `trusted`, and what is said of a certificate that is not. Never imports a room: every one that
+connects may ask.
 """
 
 from __future__ import annotations
@@ -25,6 +26,14 @@ def trusted() -> ssl.SSLContext:
         _kept.clear()
         _kept[which] = found
     return found
+
+
+def refused(error: BaseException | None) -> str:
+    """Why a certificate was refused; "" where the error is another."""
+    if not isinstance(error, ssl.SSLCertVerificationError):
+        return ""
+    inner = getattr(error, "certificate_error", error)  # in aiohttp's, which says nothing itself
+    return getattr(inner, "verify_message", "").rstrip(".") or "it cannot be checked"
 
 
 def _which() -> tuple[str | int, ...]:

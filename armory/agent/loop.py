@@ -10,7 +10,7 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, cast
 
 from armory.agent.arguments import check_run, digests_of
@@ -30,6 +30,11 @@ _log = Logger(__name__)
 
 _MAX_TOP_K = 50
 _WRITTEN_NUMBER = re.compile(r"\s*\d{1,9}\s*")
+_ENDED = {
+    "length": "it was cut off at {} tokens, thinking included; think and write less",
+    "content_filter": "a content filter withheld it",
+}
+"""Why an answer cannot be read, by what the endpoint says of its end; with the limit of tokens."""
 _STOP_WORDS = ("\nObservation:",)
 
 
@@ -219,7 +224,11 @@ class RetrievalAgent:
             ) from error
         run.prompt_tokens += answer.prompt_tokens
         run.completion_tokens += answer.completion_tokens
-        return parse_step(answer.text), answer.text
+        step = parse_step(answer.text)
+        ended = _ENDED.get(answer.finish_reason)
+        if step.problem and ended is not None:
+            step = replace(step, problem=ended.format(run.limits.answer_tokens))
+        return step, answer.text
 
     async def _act(self, run: _Run, step: Step) -> tuple[str, dict[str, Any]]:
         """Run one action; an error in it becomes the observation."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import gc
 import importlib
+import io
 import os
 import signal
 import sys
@@ -165,9 +166,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     gc.set_threshold(_YOUNG, *gc.get_threshold()[1:])
     atexit.register(gc.freeze)
     _fill_standard_streams()
+    _write_any_text()
     given = list(sys.argv[1:] if arguments is None else arguments)
     _keep_through_hangups(given)
     sys.exit(_run(given))
+
+
+def _write_any_text() -> None:
+    """Have standard output show what its encoding lacks (that of a locale without UTF-8), and half
+    a character, as question marks.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
 
 
 def _run(given: list[str]) -> int:

@@ -97,7 +97,12 @@ def columns(*names: str, whole: Collection[str] = ()) -> Table:
 
 def print_json(value: Any) -> None:
     """One JSON value on standard output, at once: the command may go on for long."""
-    sys.stdout.write(plain_json(json.dumps(value, indent=2, ensure_ascii=False)) + "\n")
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:  # escapes mean the same
+        text = json.dumps(value, indent=2)
+    sys.stdout.write(plain_json(text) + "\n")
     sys.stdout.flush()
 
 

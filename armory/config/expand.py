@@ -83,9 +83,7 @@ def expand(
                 "an upstream, and not here"
             )
         if value is None:
-            raise Missing(
-                f"the variable {name} is not set; set it, or give a default: ${{{name}:-...}}"
-            )
+            raise Missing(f"the variable {name} is not set; set it, or {_default_of(name)}")
         if not verbatim:
             value = value.rstrip("\r\n")
         if match.start() in user_info and _RESERVED.search(value):
@@ -93,6 +91,14 @@ def expand(
         return value
 
     return _REFERENCE.sub(fill, text)
+
+
+def _default_of(name: str) -> str:
+    """How a default is given; shells take a hyphen alone, which may stand in a name here."""
+    first, hyphen, rest = name.partition("-")
+    if hyphen:
+        return f"write ${{{first}:-{rest}}} if {rest!r} is to be the default of {first}"
+    return f"give a default: ${{{name}:-...}}"
 
 
 def referred(text: str) -> frozenset[str]:

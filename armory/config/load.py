@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from armory.config.checks.cross import cross_check
-from armory.config.clients import import_servers
+from armory.config.clients.servers import import_servers
 from armory.config.dotenv import NAME as DOTENV
 from armory.config.dotenv import not_utf8, read_variables
 from armory.config.expand import expand_tree, taken_as_text

@@ -50,6 +50,7 @@ _IN_WORDS = (
         ' {Authorization: "Bearer ${TOKEN}"}',
     ),
     ("expected the node content", "a value is missing here, or a bracket is not closed"),
+    ("found another document", "'---' begins a second file here; a configuration is one"),
     ("sequence entries are not allowed", "a list of lines with '-' begins in a line of its own"),
 )
 """What the parser says of the usual mistakes, and the same for people."""

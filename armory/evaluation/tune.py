@@ -46,6 +46,8 @@ from armory.retrieval.scoring.fitting import (
 
 LEAST_QUERIES = 20
 RETURNED = 5.5
+_USUAL = (0.15, 0.85)
+"""A threshold beyond these comes from queries that differ from a gateway's."""
 RIDGE = 50.0
 """How strongly the shipped constants hold, in candidate rows."""
 _TOP = 20
@@ -78,6 +80,27 @@ class Tuned:
     ece_after: float
     recall: float
     returned_mean: float
+
+    @property
+    def doubt(self) -> str:
+        """Why the threshold should not be taken as it is; "" where nothing speaks against it."""
+        least, most = _USUAL
+        if not self.recall:
+            return (
+                "no query gets a tool that it wants, whatever the threshold; do the labels name "
+                "the tools as tools.jsonl does, and do the queries say what is to be done?"
+            )
+        if self.threshold > most:
+            return (
+                f"a threshold of {self.threshold:g} fits queries as easy as these; others would "
+                "get nothing: label some as people write them, or keep it at 0.5"
+            )
+        if self.threshold < least:
+            return (
+                f"a threshold of {self.threshold:g} lists nearly everything: there are few tools, "
+                "or the labels are others than the texts suggest; check them, or keep it at 0.5"
+            )
+        return ""
 
 
 def synthetic_queries(tools: Sequence[ToolRecord]) -> tuple[LabelledQuery, ...]:

@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING
 from yarl import URL
 
 from armory.authorities import trusted
-from armory.http1.connecting import probed_socket
+from armory.http1.connecting import probed_socket, reason
 from armory.http1.response import NoConnection
 from armory.http1.sending import Body, whole
 
 if TYPE_CHECKING:
     import aiohttp
 
+PROXY = "the proxy on the way"
+"""How each failure of a proxy calls it."""
 _TIME_LIMITS = 64
 """Time limits that are kept: most requests have one of a few."""
 _USERINFO = re.compile(r"//[^/\s@]{0,2000}@")
@@ -132,12 +134,12 @@ def why(error: Exception, where: str) -> str:
     import aiohttp
 
     if isinstance(error, aiohttp.ClientHttpProxyError):
-        return f"the proxy on the way to {where} answered HTTP {error.status} ({error.message})"
-    if isinstance(error, aiohttp.ClientProxyConnectionError):
-        said = error.os_error.strerror or error.os_error
-        return f"no connection to the proxy on the way to {where} ({said})"
+        return f"{PROXY} to {where} answered HTTP {error.status} ({error.message})"
+    if isinstance(error, aiohttp.ClientProxyConnectionError | aiohttp.ClientConnectorDNSError):
+        proxy, said = f"{error.host}:{error.port}", reason(error.os_error)
+        return f"no connection to {PROXY} to {where}, {proxy} ({said})"
     if isinstance(error, aiohttp.ClientConnectorError):
-        return f"no connection to {where} ({error.os_error.strerror or error.os_error})"
+        return f"no connection to {where} ({reason(error.os_error)})"
     if isinstance(error, aiohttp.ServerDisconnectedError):
         return f"{where} closed the connection without an answer"
     said = error.message if isinstance(error, aiohttp.ClientResponseError) else str(error)

@@ -30,6 +30,8 @@ from armory.protocol.headers import retry_after
 
 _KEY_REFUSED = (401, 403)
 _HINTS = {401: "; check the key", 403: "; check the key", 404: "; check the model's name"}
+_BROKEN_OFF = ("ReadError", "RemoteProtocolError")
+"""The HTTP library's errors of a server that was reached; `openai` chooses that library."""
 
 
 class Endpoint(NamedTuple):
@@ -59,14 +61,7 @@ def chat_error(error: Exception, asked: Endpoint) -> ChatError:
     if isinstance(error, APIResponseValidationError | json.JSONDecodeError):
         return ChatMalformed(f"{where} answered something that is no chat completion")
     if isinstance(error, APIConnectionError):
-        if (refused := _certificate(error)) is not None:
-            return ChatUnavailable(
-                f"{where} cannot be reached: its certificate is not trusted "
-                f"({refused.verify_message})"
-            )
-        return ChatUnavailable(
-            f"{where} cannot be reached; is the server running (for Ollama: `ollama serve`)?"
-        )
+        return ChatUnavailable(f"{where} {_no_answer(error)}")
     if isinstance(error, APIStatusError):
         return _refusal(error, where, asked.key)
     if isinstance(error, APIError):
@@ -91,6 +86,17 @@ def no_completion(answer: object, asked: Endpoint) -> ChatError:
     says = f"; it says: {said}" if said else ""
     where = f"the chat model {asked.model!r} at {asked.base_url}"
     return ChatUnavailable(f"{where} reported an error{says}")
+
+
+def _no_answer(error: BaseException) -> str:
+    """Why the connection brought no whole answer."""
+    if (refused := _certificate(error)) is not None:
+        return f"cannot be reached: its certificate is not trusted ({refused.verify_message})"
+    if type(error.__cause__).__name__ in _BROKEN_OFF:
+        return (
+            "broke off before its answer was complete; look for the reason in the log of its server"
+        )
+    return "cannot be reached; is the server running (for Ollama: `ollama serve`)?"
 
 
 def _certificate(error: BaseException) -> SSLCertVerificationError | None:

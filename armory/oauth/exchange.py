@@ -9,13 +9,13 @@ import base64
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from ssl import SSLCertVerificationError, SSLContext
+from ssl import SSLContext
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote_plus, urlsplit
 
 import msgspec
 
-from armory.authorities import trusted
+from armory.authorities import refused, trusted
 from armory.domain.uris import readable
 from armory.errors import ConfigError
 from armory.oauth.guard import NotPublic, leads_inside, must_be_public, public_socket
@@ -142,10 +142,8 @@ def _why(error: Exception, where: str) -> str:
 
     if isinstance(getattr(error, "os_error", error), NotPublic):
         return f"{where} is not asked: it is at no public address"
-    if isinstance(error, SSLCertVerificationError):
-        refused = getattr(error, "certificate_error", error)
-        why = getattr(refused, "verify_message", "") or "its certificate cannot be checked"
-        return f"the certificate of {where} is not trusted ({why})"
+    if said := refused(error):
+        return f"the certificate of {where} is not trusted ({said})"
     if isinstance(error, aiohttp.ClientHttpProxyError):
         return f"{where} did not answer: the proxy on the way answered HTTP {error.status}"
     if isinstance(error, aiohttp.ClientProxyConnectionError):

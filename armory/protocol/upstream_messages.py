@@ -203,6 +203,8 @@ def _opened(text: bytes, opened: Callable[[bytes | Raw], UpstreamMessage]) -> li
 
 
 def _unreadable(data: bytes | bytearray, why: Exception) -> UnreadableMessage:
+    if not data.strip():
+        return UnreadableMessage("an empty body, where a JSON-RPC message was expected")
     return UnreadableMessage(f"not a JSON-RPC message ({why}): {excerpt(data)}")
 
 

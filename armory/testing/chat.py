@@ -28,9 +28,10 @@ class Turn:
         error: the error object, instead of one that says nothing.
         thinking: what the model thinks before it says something; streams have it, under each of
             the names that servers use in turn.
-        fault: `hang` never answers, `close` drops the connection, `truncate` breaks a stream off
-            without its end, `garbage` answers no JSON, `no_choices` answers another object, `empty`
-            a completion without text, `error_in_200` the error object with status 200.
+        fault: `hang` never answers, `close` drops the connection, `truncate` breaks off an answer
+            or a stream, `garbage` answers no JSON, `no_choices` answers another object, `empty` a
+            completion without text, `error_in_200` the error object with status 200.
+        finish_reason: why the model stopped.
         usage: whether token counts are sent; or what is sent in their place.
     """
 
@@ -40,6 +41,7 @@ class Turn:
     error: Any = None
     thinking: str = ""
     fault: Fault | None = None
+    finish_reason: str = "stop"
     usage: Any = True
     message: dict[str, Any] | None = None
 
@@ -109,7 +111,7 @@ class ScriptedChat:
                 {
                     "index": 0,
                     "message": {"role": "assistant", **(turn.message or {"content": text})},
-                    "finish_reason": "stop",
+                    "finish_reason": turn.finish_reason,
                 }
             ],
         }
@@ -121,7 +123,7 @@ class ScriptedChat:
             }
         elif turn.usage is not False:
             answer["usage"] = turn.usage
-        return web.json_response(answer)
+        return await _sent(request, answer, broken_off=turn.fault == "truncate")
 
     async def _stream(self, request: web.Request, turn: Turn, text: str) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
@@ -140,6 +142,21 @@ class ScriptedChat:
         await response.write(_event({}, "stop"))
         await response.write(b"data: [DONE]\n\n")
         return response
+
+
+async def _sent(
+    request: web.Request, answer: dict[str, Any], *, broken_off: bool
+) -> web.StreamResponse:
+    if not broken_off:
+        return web.json_response(answer)
+    body = json.dumps(answer).encode()
+    response = web.StreamResponse(headers={"Content-Type": "application/json"})
+    response.content_length = len(body)
+    await response.prepare(request)
+    await response.write(body[: len(body) // 2])
+    if request.transport is not None:
+        request.transport.close()
+    return response
 
 
 def _event(delta: dict[str, str], finish_reason: str | None) -> bytes:

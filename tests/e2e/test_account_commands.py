@@ -54,6 +54,9 @@ def test_users_keys_and_packs_from_making_to_deleting(here: Run) -> None:
     assert unknown.returncode == 2
     assert "no user 'eve'; `armory users create eve` makes it" in unknown.stderr
     assert "security.api_keys is off" in here("keys", "create", "service").stderr
+    mistaken = here("keys", "create", "ann")
+    assert "there is a user 'ann', whose key this is not" in mistaken.stderr
+    assert "whose key this is not" not in here("keys", "create", "no user's").stderr
     listed = said(here("keys", "list", "--json"))
     assert made["id"] in [key["id"] for key in listed]
     assert "key" not in listed[0]

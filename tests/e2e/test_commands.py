@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -29,6 +31,41 @@ def test_init_writes_a_file_that_holds_and_never_overwrites(armory: Run, tmp_pat
     (tmp_path / "armory.yaml").write_text("")
     assert armory("init", "--force", "--json").returncode == 0
     assert (tmp_path / "armory.yaml").read_text() == text
+
+
+@pytest.mark.parametrize("there", [None, "upstreams: {}\n"])
+def test_init_writes_all_or_nothing(tmp_path: Path, there: str | None) -> None:
+    if there is not None:
+        (tmp_path / "armory.yaml").write_text(there)
+    command = f"ulimit -f 4; exec {sys.executable} -B -m armory.cli.main init --force"  # 4 KiB
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 2
+    assert "armory.schema.json cannot be written: File too large" in done.stderr
+    left = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    assert left == ({} if there is None else {"armory.yaml": there})
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_what_an_encoding_cannot_say_fails_nothing(tmp_path: Path, encoding: str) -> None:
+    half = "é ✓ \ud83d"  # and half an emoji, which no encoding has
+    theirs = json.dumps({"mcpServers": {"a": {"command": "x", "args": [half]}}})
+    (tmp_path / "theirs.json").write_text(theirs)
+
+    def run(*options: str) -> bytes:
+        command = [sys.executable, "-m", "armory.cli.main", "import", "theirs.json", "--print"]
+        environ = {**os.environ, "PYTHONIOENCODING": encoding}
+        done = subprocess.run(
+            [*command, *options], cwd=tmp_path, capture_output=True, timeout=60, env=environ
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert json.loads(run("--json").decode(encoding))["upstreams"]["a"]["args"] == [half]
+    # click takes UTF-8 where a locale has ASCII
+    shown = {"ascii": "é ✓".encode(), "latin-1": b"\xe9 ?", "utf-8": "é ✓".encode()}[encoding]
+    assert shown in run()
 
 
 def test_init_names_a_file_as_a_shell_takes_it(armory: Run, tmp_path: Path) -> None:

@@ -162,6 +162,12 @@ def test_clients_of_a_gateway_without_logins_need_no_token(
     assert "ARMORY_TOKEN" not in found["snippets"]
 
 
+def test_a_gateway_without_upstreams_says_how_there_are_some(serve: Any, packages: Path) -> None:
+    found = driven_at(packages, serve({}).ready().base, "", "none")
+    assert "None is configured yet" in found["overview"]
+    assert "There is none yet" in found["tools"]
+
+
 def test_what_was_typed_is_not_lost(serve: Any, tmp_path: Path, packages: Path) -> None:
     config = {
         "server": {"config_editing": True},

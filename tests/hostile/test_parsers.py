@@ -20,7 +20,7 @@ from yarl import URL
 
 from armory.cli.config.client_files import servers_of
 from armory.config import load_text
-from armory.config.clients import import_servers
+from armory.config.clients.servers import import_servers
 from armory.domain.principal import ANONYMOUS
 from armory.errors import ArmoryError
 from armory.gateway.queries.carriers import read_list_request

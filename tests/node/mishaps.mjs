@@ -208,6 +208,16 @@ const scenarios = {
     await heading(page, "Connect");
   },
 
+  async none() {
+    const page = await tab();
+    await open(page, "overview", "Overview");
+    await page.getByText("No upstream").waitFor();
+    facts.overview = await page.locator("main").innerText();
+    await open(page, "tools", "Tools");
+    await page.getByText("No tool").waitFor();
+    facts.tools = await page.locator("main").innerText();
+  },
+
   async connect() {
     const page = await logged();
     await open(page, "connect", "Connect");

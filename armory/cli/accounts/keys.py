@@ -53,6 +53,12 @@ def create(
 
     async def work(accounts: Accounts) -> tuple[ApiKey, str, bool]:
         off = user is not None and not (await need_user(accounts, user, "user")).is_active
+        if user is None and await accounts.users.get(name) is not None:
+            say_notice(
+                f"there is a user {name!r}, whose key this is not: it is a service key of that "
+                f"name, which no packs narrow; `armory keys create NAME --user {name}` makes one "
+                "of the user"
+            )
         made = await accounts.keys.create(name, user=user, scopes=scopes, expires_at_ms=until)
         return *made, off
 

@@ -144,6 +144,8 @@ def show_event(console: Console, event: Event) -> None:
         given = event.data.get("arguments")
         said = json.dumps(given, ensure_ascii=False) if given else event.data.get("raw", "")
         text = f"{text} {said}"
+    elif written := event.data.get("written", "").strip():  # of a turn that cannot be read
+        text = f"{text}; the model wrote:\n{written}"
     console.print(escape(text), soft_wrap=True)
     console.print()
 

@@ -39,6 +39,7 @@ _PLACES = (
     ("extensions",),
 )
 _GOOSE = ("extensions",)
+_WAYS = ("command", "url", "serverUrl")
 Servers = dict[str, Any]
 
 
@@ -113,7 +114,15 @@ def _map_in(data: Mapping[str, Any]) -> Servers | None:
             found = _by_name(cast("list[Any]", found))
         if isinstance(found, dict) and not _are_settings(place, cast("Servers", found)):
             return cast("Servers", found)
-    return None
+    return cast("Servers", data) if _are_servers(data) else None
+
+
+def _are_servers(data: Mapping[str, Any]) -> bool:
+    """Whether a file is nothing but its servers, as Warp takes them."""
+    entries = _entries(data)
+    return 0 < len(entries) == len(data) and all(
+        any(isinstance(entry.get(way), str) for way in _WAYS) for _, entry in entries
+    )
 
 
 def _by_name(listed: list[Any]) -> Servers | None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from armory.config.clients import Imported
+from armory.config.clients.servers import Imported
 
 _SHELL_LIKE = (".gemini", ".qwen", "gemini-cli")
 """Folders of Gemini CLI's settings, and of those made of it."""

@@ -20,7 +20,7 @@ from armory.cli.config.client_references import fill_as_gemini, left_as_they_are
 from armory.cli.options import json_option, writing_options
 from armory.cli.output import print_json
 from armory.config import ConfigProblems, load_text
-from armory.config.clients import Imported, import_servers
+from armory.config.clients.servers import Imported, import_servers
 from armory.config.dotenv import read_variables
 from armory.config.load import variables_of
 from armory.domain.naming import slug

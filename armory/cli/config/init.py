@@ -6,6 +6,8 @@ Owns: the command. Never imports a room but `config`.
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
+from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 
@@ -30,11 +32,7 @@ def init(file: Path, force: bool, as_json: bool) -> None:
     if file.exists() and not force:
         raise ConfigError(f"{file} exists already; --force replaces it")
     schema = file.with_name(SCHEMA_FILE)
-    try:
-        file.write_text(starter_text(), encoding="utf-8")
-        schema.write_text(schema_text(), encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"{file} cannot be written: {error.strerror}") from None
+    _write({schema: schema_text(), file: starter_text()})
     if as_json:
         print_json({"written": [str(file), str(schema)]})
         return
@@ -43,6 +41,26 @@ def init(file: Path, force: bool, as_json: bool) -> None:
         markup=False,
         soft_wrap=True,
     )
+
+
+def _write(texts: Mapping[Path, str]) -> None:
+    """All files or none: half of a configuration, as of a full disk, is one that seems to be there.
+
+    Raises:
+        ConfigError: one cannot be written; what was there is as it was.
+    """
+    made = {file: file.with_name(f"{file.name}.new") for file in texts}
+    file = Path()
+    try:
+        for file, text in texts.items():
+            made[file].write_text(text, encoding="utf-8")
+        for file, new in made.items():
+            new.replace(file)
+    except OSError as error:
+        for new in made.values():
+            with suppress(OSError):
+                new.unlink()
+        raise ConfigError(f"{file} cannot be written: {error.strerror}") from None
 
 
 def starter_text() -> str:

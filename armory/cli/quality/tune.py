@@ -66,6 +66,8 @@ def tune_command(
     if not dry_run:
         write_calibration(path, tuned)
     _report(tuned, None if dry_run else path, as_json)
+    if tuned.doubt:
+        say_notice(tuned.doubt)
     say_unreached(unreached)
 
 
@@ -124,6 +126,7 @@ def _report(tuned: Tuned, path: Path | None, as_json: bool) -> None:
                 "miss_cost": round(tuned.calibration.miss_cost, 3),
                 "ece_before": round(tuned.ece_before, 4),
                 "ece_after": round(tuned.ece_after, 4),
+                "doubt": tuned.doubt or None,
                 "written": None if path is None else str(path),
             }
         )

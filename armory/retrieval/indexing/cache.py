@@ -114,6 +114,19 @@ class DocumentCache:
             if not self._write(_TEXTS, [row]):
                 self._queries[generator, key] = list(texts)
 
+    def keep_in(self, path: Path) -> None:
+        """Keep everything in a file from now on, what memory holds included."""
+        with self._lock:
+            self._path = path
+            for _ in range(2):  # the second time on a rebuilt file
+                try:
+                    if (db := self._open()) is not None:
+                        self._store_held(db)
+                except (sqlite3.Error, OSError) as error:
+                    self._failed(error)
+                else:
+                    return
+
     def close(self) -> None:
         """Close the file; who asks for something afterwards opens it again."""
         with self._lock:
@@ -154,6 +167,7 @@ class DocumentCache:
                 with db:
                     db.executemany(sql, rows)
                 if self._again_at is not None:
+                    _log.info("embedding_cache_stored_again", vectors=len(self._vectors))
                     self._store_held(db)
                 self._trim(db)
             except (sqlite3.Error, OSError) as error:
@@ -163,13 +177,12 @@ class DocumentCache:
         return False
 
     def _store_held(self, db: sqlite3.Connection) -> None:
-        """The file can be used again: put in what was held in memory meanwhile."""
+        """The file can be used, at last or again: put in what was held in memory meanwhile."""
         vectors = ((*key, v.astype("<f4").tobytes()) for key, v in self._vectors.items())
         queries = ((*key, json.dumps(texts)) for key, texts in self._queries.items())
         with db:
             db.executemany(_VECTOR, vectors)
             db.executemany(_TEXTS, queries)
-        _log.info("embedding_cache_stored_again", vectors=len(self._vectors))
         self._vectors.clear()
         self._queries, self._again_at = {}, None
 

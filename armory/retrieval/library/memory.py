@@ -7,7 +7,6 @@ an event loop. Never imports a gateway.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -29,12 +28,12 @@ from armory.retrieval.library.arguments import (
     handles_of,
     identifier_of,
     identifiers,
-    naming_argument,
     number,
     settings_of,
     texts_of,
     whole,
 )
+from armory.retrieval.library.named import embedder_named, index_named
 from armory.retrieval.library.one_loop import OneLoop
 from armory.retrieval.library.own_embedder import checked
 from armory.retrieval.library.tool_context import ToolContext, selected
@@ -52,15 +51,14 @@ from armory.retrieval.options import (
     NO_EMBEDDER,
     RANKER,
     Limits,
-    OpenAISettings,
-    PartOptions,
 )
 from armory.retrieval.ports import Embedder, VectorIndex
 from armory.retrieval.ranking.answer import Ranking
 from armory.retrieval.ranking.rerank import Reranker
-from armory.retrieval.registry import make_embedder, make_index, make_rankers
+from armory.retrieval.registry import make_rankers
 from armory.retrieval.retriever import Retriever
 
+_VECTORS = "vectors.db"
 NOT_COPIED = (
     "a memory holds threads and a model, and can be neither pickled nor copied; save(folder) it, "
     "and load(folder, handles) it in a memory that the other process makes"
@@ -72,23 +70,6 @@ def _examples(tool: ToolRecord) -> Sequence[str]:
     return [str(text) for text in tool.definition.get("examples", ())]
 
 
-def _named(model: str) -> Embedder | None:
-    """The embedder of a name; one of OpenAI's with the key and the URL that its own libraries go
-    by.
-    """
-    where = os.environ.get("OPENAI_BASE_URL") or None
-    openai = OpenAISettings(base_url=where, api_key=os.environ.get("OPENAI_API_KEY"))
-    with naming_argument("embedder"):
-        return make_embedder(model, options=PartOptions(openai=openai))
-
-
-def _index(index: VectorIndex | str, model: Embedder | None) -> VectorIndex | None:
-    if not isinstance(index, str):
-        return index
-    with naming_argument("index"):
-        return make_index(index, model)
-
-
 class AsyncToolMemory:
     """Remembers tools and finds those that a query needs. For one event loop at a time.
 
@@ -97,7 +78,8 @@ class AsyncToolMemory:
             your own.
         index: `exact`, `faiss`, `qdrant`, or an index of your own.
         ranker: `relevance`, `hybrid`, `semantic` or `lexical`.
-        folder: where `save` writes, and where vectors are kept so that they are computed once.
+        folder: where `save` writes, and where vectors are kept so that they are computed once;
+            None: the folder that is saved to or loaded from first.
         tag_boosts: factor on the odds of tools that carry a tag.
         diversity: weight in (0, 1] of relevance against novelty; None: order by relevance alone.
         reranker: a cross-encoder that reorders the best 30; None: none.
@@ -121,16 +103,16 @@ class AsyncToolMemory:
         settings = settings_of(ranker, rankers, tag_boosts, diversity)
         check_parts(NO_EMBEDDER if embedder is None else embedder, index, reranker)
         self._folder = folder_of(folder)
-        model = _named(embedder) if isinstance(embedder, str) else checked(embedder)
+        model = embedder_named(embedder) if isinstance(embedder, str) else checked(embedder)
         if model is None:
             settings = replace(settings, ranker="lexical")
-        path = None if self._folder is None else self._folder / "vectors.db"
+        self._vectors = DocumentCache(None if self._folder is None else self._folder / _VECTORS)
         self._retriever = Retriever(
             model,
-            _index(index, model),
+            index_named(index, model),
             rankers,
             settings,
-            indexing=Indexing(cache=DocumentCache(path), examples=_examples),
+            indexing=Indexing(cache=self._vectors, examples=_examples),
             reranker=reranker,
         )
         self._tools: dict[str, Tool] = {}
@@ -297,7 +279,9 @@ class AsyncToolMemory:
         content = await asyncio.to_thread(saved.content_of, tuple(self._tools.values()))
         with self._loops.here():
             await self._fresh()
-        return await asyncio.to_thread(saved.write, target, content)
+        file = await asyncio.to_thread(saved.write, target, content)
+        await self._keep_in(target)
+        return file
 
     async def load(
         self, folder: Path | str | None = None, handles: Mapping[str, Handle] | None = None
@@ -316,7 +300,14 @@ class AsyncToolMemory:
         tools = await asyncio.to_thread(saved.read, source)
         check_handles(known, [tool.identifier for tool in tools])
         self.add(*(replace(tool, handle=known.get(tool.identifier)) for tool in tools))
+        await self._keep_in(source)
         return len(tools)
+
+    async def _keep_in(self, folder: Path) -> None:
+        """Make a folder this memory's own, where it has none."""
+        if self._folder is None:
+            self._folder = folder
+            await asyncio.to_thread(self._vectors.keep_in, folder / _VECTORS)
 
     def _check_open(self) -> None:
         if self._closed:

@@ -14,9 +14,11 @@ from collections.abc import Callable, Sequence, Sized
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
+from armory.authorities import refused
 from armory.domain.catalog import ServerLists
 from armory.errors import ArmoryError, LoginNeeded, UpstreamTimeout
 from armory.http1.connecting import addresses_of, connected, reason
+from armory.http1.proxied import PROXY
 from armory.observability.redaction import redacted
 from armory.runtime.doctor.findings import Finding, failed, ok, warning
 from armory.upstreams.oauth.client import NoToken
@@ -133,9 +135,8 @@ async def _address(spec: UpstreamSpec, url: str) -> Finding | None:
         fix = f"correct the host in {said}, or this machine's DNS"
         return failed(check, f"the name {host!r} cannot be resolved", fix)
     except ssl.SSLCertVerificationError as error:
-        return failed(
-            check, f"its certificate is refused: {error.verify_message}", _tls_fix(error, key, said)
-        )
+        why = refused(error)
+        return failed(check, f"its certificate is refused: {why}", _tls_fix(why, key, said))
     except ssl.SSLError as error:
         fix = f"https is spoken to it; is {said} perhaps http://?"
         return failed(check, f"it speaks no TLS: {error.reason or error}", fix)
@@ -164,8 +165,8 @@ def _context(spec: UpstreamSpec, parts: SplitResult) -> ssl.SSLContext | None:
     return context
 
 
-def _tls_fix(error: ssl.SSLCertVerificationError, key: str, place: str) -> str:
-    said = error.verify_message.lower()
+def _tls_fix(why: str, key: str, place: str) -> str:
+    said = why.lower()
     if "expired" in said or "not yet valid" in said:
         return "renew the certificate at the server; is this machine's clock right?"
     if "hostname" in said or "ip address" in said:
@@ -269,6 +270,13 @@ def _refused(spec: UpstreamSpec, error: ArmoryError) -> Finding:
         fix = _login(spec)
     elif isinstance(error, UpstreamTimeout):
         fix = f"it hangs; raise {key}.connect_timeout_s if it is only slow"
+    elif why := refused(error.__cause__):
+        fix = _tls_fix(why, key, f"{key}.{_place_key(spec)}")
+    elif PROXY in message:
+        fix = (
+            f"correct {key}.proxy (with user and password where it wants them), or have it let "
+            "this host through"
+        )
     elif spec.is_stdio:
         fix = "run its command by hand; what it wrote last stands in the cause"
     elif spec.openapi is not None:

@@ -7,12 +7,12 @@ it is redirected to. Never imports the protocol's eras.
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 
 from yarl import URL
 
+from armory.authorities import refused
 from armory.domain.principal import Principal
 from armory.domain.uris import readable
 from armory.errors import UpstreamTimeout, UpstreamUnavailable
@@ -189,9 +189,10 @@ class HttpClient:
         host = self.url.raw_host or ""
         host = f"[{host}]" if ":" in host else host
         where = f"{self.url.scheme}://{host}:{self.url.port}"
-        if isinstance(error, ssl.SSLCertVerificationError):
+        if said := refused(error):
             self._look_again()
-            what = f"the certificate of {where} is not trusted (see 'tls')"
+            tls = f"upstreams.{self._spec.key}.tls"
+            what = f"the certificate of {where} is not trusted ({said}); see {tls}"
         elif isinstance(error, NoConnection):
             what = f"no connection to {where} ({error})"
         elif isinstance(error, ClosedEarly | BadAnswer):

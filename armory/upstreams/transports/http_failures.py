@@ -13,6 +13,7 @@ from armory.http1.failing import broken
 from armory.http1.reading import Answer
 from armory.observability.redaction import redacted, without_parameters
 from armory.protocol.headers import retry_after
+from armory.protocol.rawjson import excerpt
 from armory.upstreams.session.replies import AnswerRefused
 from armory.upstreams.transports.error_bodies import error_text
 
@@ -70,6 +71,8 @@ class LoginRequired(HttpFailure):
 
 
 def _answered(status: int, body: bytes | bytearray) -> str:
+    if status < 300:
+        return f"HTTP {status} and no JSON-RPC message that answers: {redacted(excerpt(body))}"
     text = error_text(body)
     return f"HTTP {status} ({text})" if text else f"HTTP {status}"
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any
+from typing import Any, get_args
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -173,13 +173,20 @@ def _validated(model: type[BaseModel], value: object, *, strict: bool = False) -
         raise Problem(422, "invalid_request", said, parameter=where) from None
 
 
+def _model_at(model: type[BaseModel], member: str) -> type[BaseModel] | None:
+    """What a member is, where that is a model, or may be one; None: it is something else."""
+    field = model.model_fields.get(member)
+    kinds = () if field is None else (field.annotation, *get_args(field.annotation))
+    return next((it for it in kinds if isinstance(it, type) and issubclass(it, BaseModel)), None)
+
+
 def _validation_message(model: type[BaseModel], error: ErrorDetails) -> str:
     """What is wrong, the value that came, and what is expected."""
     if error["type"] == "missing":
         return "is needed and missing"
     if error["type"] == "extra_forbidden":
-        if len(error["loc"]) > 1:
-            return "is not known here"
+        for part in error["loc"][:-1]:
+            model = _model_at(model, str(part)) or model
         return f"is not known here; known: {', '.join(model.model_fields)}"
     given = json.dumps(error["input"], default=str)[:_SHOWN_CHARS]
     wanted = expectation(error["type"], error.get("ctx", {}), error["input"], PATTERNS)

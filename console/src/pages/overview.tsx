@@ -82,9 +82,10 @@ export function Overview({ me }: { me: Me }) {
       {upstreams.data !== null && list.length === 0 && (
         <Empty title="No upstream">
           {me.admin
-            ? <>Add one under <code>upstreams</code> in <code>armory.yaml</code> and reload (<code>kill -HUP</code>), or take those of
-              another client: <code>armory import FILE</code>.</>
-            : <>There is none that you may see anything of. An administrator decides under <code>security.policies</code>, or gives you a pack.
+            ? <>Add one under <code>upstreams</code> in <code>armory.yaml</code>, or take those of another client: <code>armory import
+              FILE</code>. What is saved there is taken over by itself.</>
+            : <>None is configured yet, or none that you may see anything of. An administrator adds them under <code>upstreams</code> in <code>armory.yaml</code>,
+                decides under <code>security.policies</code>, or gives you a pack.
                 {me.method === "anonymous" && <> You are not logged in.</>}</>}
         </Empty>
       )}

@@ -115,7 +115,7 @@ export function Tools({ me }: { me: Me }) {
       {total === null && error === null && <Loading of="tools" />}
       {total === 0 && set === "" && (
         <Empty title="No tool">{me.admin ? "No upstream has listed one yet; the overview says which are up." :
-          "You may see none. An administrator decides under security.policies, or gives you a pack."}</Empty>
+          "There is none yet, or none that you may see. An administrator adds upstreams, decides under security.policies, or gives you a pack."}</Empty>
       )}
       {total !== null && (total > 0 || set !== "") && (
         <div class="split">

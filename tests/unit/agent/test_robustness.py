@@ -31,6 +31,29 @@ async def test_a_malformed_turn_is_asked_for_once_more(run: Run, shelf: Shelf) -
     assert ran.result.iterations == 1
 
 
+@pytest.mark.parametrize("written", ["", "<think>First I would", "Thought: I would look"])
+async def test_a_turn_that_was_cut_off_is_told_as_that(
+    run: Run, shelf: Shelf, written: str
+) -> None:
+    limits = AgentLimits(answer_tokens=70)
+    ran = await run(shelf, Turn(written, finish_reason="length"), DEPLOY, DONE, limits=limits)
+    said = "it was cut off at 70 tokens, thinking included"
+    assert said in ran.texts("malformed")[0]
+    assert said in ran.sent(1)
+
+
+async def test_a_turn_that_a_filter_withheld_is_told_as_that(run: Run, shelf: Shelf) -> None:
+    ran = await run(shelf, Turn("", finish_reason="content_filter"), DEPLOY, DONE)
+    assert ran.texts("malformed") == ["a content filter withheld it"]
+
+
+async def test_a_turn_that_was_cut_off_behind_its_action_is_no_problem(
+    run: Run, shelf: Shelf
+) -> None:
+    ran = await run(shelf, Turn(DEPLOY, finish_reason="length"), DONE)
+    assert ran.kinds[:2] == ["thought", "action"]
+
+
 async def test_a_second_malformed_turn_ends_the_run(run: Run, shelf: Shelf) -> None:
     ran = await run(shelf, DEPLOY, "hm", "hm again", "never")
     assert ran.result.stopped == "malformed"

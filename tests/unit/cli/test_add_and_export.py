@@ -15,7 +15,7 @@ import yaml
 from armory.cli.config.export import CLIENTS
 from armory.cli.main import main
 from armory.config import load_file, load_text
-from armory.config.clients import import_servers
+from armory.config.clients.servers import import_servers
 from tests.threaded import Answering, served
 
 WEATHER: dict[str, Any] = {

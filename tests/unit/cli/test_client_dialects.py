@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from armory.cli.config.client_files import servers_of
-from armory.config.clients import Imported, import_servers
+from armory.config import load_text
+from armory.config.clients.servers import Imported, import_servers
 from armory.errors import ConfigError
 
 GOOSE = """
@@ -61,6 +62,23 @@ env_vars = ["HOME_OF_DOCS", {name = "TOKEN", source = "local"}]
 [mcp_servers.docs.tools.search]
 approval_mode = "approve"
 """
+CODEX_LOGINS = """
+[mcp_servers.alone]
+url = "https://example.com/mcp"
+scopes = ["read"]
+oauth_resource = "https://example.com"
+[mcp_servers.named]
+scopes = ["write"]
+url = "https://example.org/mcp"
+oauth = {client_id = "us", callback_port = 1234}
+[mcp_servers.token]
+url = "https://example.net/mcp"
+scopes = ["read"]
+bearer_token_env_var = "TOKEN"
+[mcp_servers.started]
+command = "x"
+scopes = ["read"]
+"""
 
 
 def read(tmp_path: Path, name: str, text: str) -> Imported:
@@ -95,10 +113,10 @@ def test_the_list_of_continue(tmp_path: Path) -> None:
         "url": "https://example.com/mcp",
         "headers": {"Authorization": "Bearer ${REMOTE}"},
         "call_timeout_s": 7200,
+        "tls": {"verify": False},
     }
     assert found.upstreams["remote-4"] == {"command": "another"}
     assert found.names.keys() == {"my-sqlite", "remote", "someone-other", "remote-4"}
-    assert any("verifySsl left out" in notice for notice in found.notices)
 
 
 def test_what_codex_adds_to_a_server_makes_it_no_other(tmp_path: Path) -> None:
@@ -109,8 +127,96 @@ def test_what_codex_adds_to_a_server_makes_it_no_other(tmp_path: Path) -> None:
         "inherit_env": ["HOME_OF_DOCS", "TOKEN"],
     }
     assert found.notices == [
-        "server 'docs': tools left out, which a gateway has no use for",
+        "server 'docs': tools left out, for which there is no key here",
     ]
+
+
+def test_codexs_scopes_are_those_of_a_login(tmp_path: Path) -> None:
+    found = read(tmp_path, "config.toml", CODEX_LOGINS)
+    assert {key: block.get("auth") for key, block in found.upstreams.items()} == {
+        "alone": {"type": "authorization_code", "scopes": ["read"]},
+        "named": {"type": "authorization_code", "client_id": "us", "scopes": ["write"]},
+        "token": None,
+        "started": None,
+    }
+    assert found.notices == [
+        "server 'alone': oauth_resource left out, for which there is no key here",
+        "server 'named': oauth.callback_port left out, for which there is no key here",
+        "server 'token': scopes left out, for which there is no key here",
+        "server 'started': scopes left out, for which there is no key here",
+    ]
+    load_text(json.dumps({"upstreams": found.upstreams}), environ={"TOKEN": "t"})
+
+
+@pytest.mark.parametrize("auth", ["bearer", ["x"], 5])
+def test_scopes_beside_a_login_that_is_none(auth: Any) -> None:
+    found = import_servers({"a": {"url": "https://a/mcp", "auth": auth, "scopes": "read write"}})
+    assert found.upstreams["a"]["auth"] == auth  # which validation names
+    assert found.notices == ["server 'a': scopes left out, for which there is no key here"]
+    alone = import_servers({"a": {"url": "https://a/mcp", "scopes": "read write"}})
+    assert alone.upstreams["a"]["auth"]["scopes"] == ["read", "write"]
+
+
+def test_whom_continue_trusts_and_its_keys() -> None:
+    within = {"caBundlePath": "/ca.pem", "verifySsl": True, "clientCertificate": {"cert": "/c"}}
+    found = import_servers(
+        {
+            "one": {"url": "https://a/mcp", "apiKey": "${{ secrets.K }}", "requestOptions": within},
+            "two": {"url": "https://b/mcp", "requestOptions": {"caBundlePath": ["/a", "/b"]}},
+            "three": {"url": "https://c/mcp", "requestOptions": {"caBundlePath": ["/a"]}},
+        }
+    )
+    assert found.upstreams == {
+        "one": {
+            "url": "https://a/mcp",
+            "headers": {"Authorization": "Bearer ${K}"},
+            "tls": {"ca_file": "/ca.pem"},
+        },
+        "two": {"url": "https://b/mcp"},
+        "three": {"url": "https://c/mcp", "tls": {"ca_file": "/a"}},
+    }
+    assert found.notices == [
+        "server 'one': clientCertificate left out, for which there is no key here",
+        "server 'two': caBundlePath left out, for which there is no key here",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("key", "headers"),
+    [
+        ({"authorization_type": "bearer", "key": "k"}, {"Authorization": "Bearer k"}),
+        ({"authorization_type": "basic", "key": "k"}, {"Authorization": "Basic k"}),
+        (
+            {"authorization_type": "custom", "custom_header": "X-Key", "key": "k"},
+            {"X-Key": "k"},
+        ),
+        ({"source": "user", "authorization_type": "bearer"}, None),
+        ({"authorization_type": "custom", "key": "k"}, None),
+        ({"key": 5}, None),
+    ],
+)
+def test_the_key_of_librechat(key: Any, headers: Any) -> None:
+    found = import_servers({"a": {"url": "https://a/mcp", "apiKey": key}})
+    assert found.upstreams["a"].get("headers") == headers
+    assert bool(found.notices) is (headers is None)
+
+
+def test_what_a_login_of_librechat_says_beside_is_told() -> None:
+    login = {"authorization_url": "https://b/authorize", "client_id": "us", "scope": "a b"}
+    found = import_servers({"a": {"url": "https://a/mcp", "oauth": login}})
+    assert found.upstreams["a"]["auth"] == {
+        "type": "authorization_code",
+        "client_id": "us",
+        "scopes": ["a", "b"],
+    }
+    assert found.notices == [
+        "server 'a': oauth.authorization_url left out, for which there is no key here"
+    ]
+
+
+def test_what_a_server_of_this_kind_has_no_use_for() -> None:
+    found = import_servers({"a": {"url": "https://a/mcp", "env": {"A": "b"}}})
+    assert found.notices == ["server 'a': env left out, which a server at a URL has no use for"]
 
 
 @pytest.mark.parametrize(
@@ -177,6 +283,21 @@ def test_names_that_editors_fill_in() -> None:
 )
 def test_other_places(tmp_path: Path, data: Any) -> None:
     assert read(tmp_path, "x.json", json.dumps(data)).upstreams == {"a": {"command": "x"}}
+
+
+def test_a_file_that_is_nothing_but_servers(tmp_path: Path) -> None:
+    text = json.dumps({"Files": {"command": "x", "working_directory": None}, "far": {"url": "y"}})
+    found = read(tmp_path, "mcp.json", text)
+    assert found.upstreams == {"files": {"command": "x"}, "far": {"url": "y"}}
+
+
+@pytest.mark.parametrize(
+    "data", [{"mcp": {"command": "x"}, "other": 1}, {"one": {"command": "x"}, "two": {}}, {}]
+)
+def test_a_file_of_something_else(tmp_path: Path, data: Any) -> None:
+    (tmp_path / "mcp.json").write_text(json.dumps(data))
+    with pytest.raises(ConfigError, match="has no servers"):
+        servers_of(tmp_path / "mcp.json")
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,17 @@ def test_a_default_may_hold_a_variable(text: str, said: str) -> None:
     assert argument(text, B="of b") == said
 
 
+def test_a_default_as_shells_write_it_is_told() -> None:
+    assert argument("${MY-OWN}", **{"MY-OWN": "x"}) == "x"
+    with pytest.raises(ConfigProblems) as caught:
+        argument("${PORT-8080}")
+    (problem,) = caught.value.problems
+    assert problem.message == (
+        "the variable PORT-8080 is not set; set it, or write ${PORT:-8080} if '8080' is to be the "
+        "default of PORT"
+    )
+
+
 def test_what_a_default_lacks_is_named() -> None:
     with pytest.raises(ConfigProblems, match="the variable C is not set"):
         argument("${A:-${C}}", B="of b")

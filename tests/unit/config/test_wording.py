@@ -126,6 +126,7 @@ def test_what_is_expected_is_said_in_plain_words(path: Path, value: object, mess
         ("args: [-m, server\n", "closing bracket is missing"),
         ("args: [\n", "a bracket is not closed"),
         ("args: - one\n", "begins in a line of its own"),
+        ("upstreams: {}\n---\nserver: {}\n", "'---' begins a second file"),
     ],
 )
 def test_usual_mistakes_of_yaml_are_told_in_words(text: str, said: str) -> None:

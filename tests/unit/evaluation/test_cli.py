@@ -212,6 +212,28 @@ def test_tune_counts_queries_that_a_listing_answers_with_nothing(folder: Path) -
     assert tuned["recall"] == at["recall"]
 
 
+@pytest.mark.parametrize(
+    ("queries", "said"),
+    [
+        ([("Repair a garden for you", ["repair_garden"])], "as easy as these"),
+        ([("something for you", [f"{v}_{t}" for v in VERBS for t in THINGS])], "nearly everything"),
+        ([("thanks a lot!", ["cook_garden"])], "no query gets a tool that it wants"),
+    ],
+)
+def test_tune_doubts_a_threshold_that_comes_of_odd_queries(
+    folder: Path, queries: list[tuple[str, list[str]]], said: str
+) -> None:
+    rows = [
+        {"id": f"q{i}", "query": text, "relevant": names}
+        for i, (text, names) in enumerate(queries * 25)
+    ]
+    (folder / "queries.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    options = ["tune", str(folder), "--embedder", "none", "--dry-run"]
+    told = CliRunner().invoke(cli, options)
+    assert said in " ".join(told.stderr.split())
+    assert said in json.loads(CliRunner().invoke(cli, [*options, "--json"]).stdout)["doubt"]
+
+
 def test_tune_with_queries_of_its_own_making(folder: Path) -> None:
     done = CliRunner().invoke(cli, ["tune", str(folder), "--embedder", "none", "--synthetic"])
     assert done.exit_code == 0, done.output

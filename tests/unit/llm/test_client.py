@@ -215,7 +215,8 @@ async def test_a_parameter_that_goes_on_being_refused_is_an_error() -> None:
         (Turn(status=401), ChatRejected, "check the key"),
         (Turn(status=404), ChatRejected, "check the model's name"),
         (Turn(status=400), ChatRejected, "HTTP 400"),
-        (Turn(fault="close"), ChatUnavailable, "cannot be reached"),
+        (Turn(fault="close"), ChatUnavailable, "broke off before its answer was complete"),
+        (Turn("hello", fault="truncate"), ChatUnavailable, "broke off before its answer"),
         (Turn(fault="garbage"), ChatMalformed, "no chat completion"),
         (Turn(fault="no_choices"), ChatMalformed, "no chat completion"),
         (

@@ -293,6 +293,25 @@ async def test_a_page_that_is_no_mcp_server(opener: Opener) -> None:
         await runner.cleanup()
 
 
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ('{"hello": 1}', r"""answered HTTP 200 and no JSON-RPC .* answers: '{"hello": 1}'$"""),
+        ("", "an empty body, where a JSON-RPC message was expected$"),
+    ],
+)
+async def test_json_that_is_no_message_is_told(opener: Opener, body: str, said: str) -> None:
+    async def answer(_request: web.Request) -> web.Response:
+        return web.Response(text=body, content_type="application/json")
+
+    runner, url = await served(answer)
+    try:
+        with pytest.raises(UpstreamUnavailable, match=said):
+            await opener.open(UpstreamSpec("up", url=url))
+    finally:
+        await runner.cleanup()
+
+
 async def test_versions_that_nobody_here_knows(opener: Opener) -> None:
     async def future(request: web.Request) -> web.Response:
         message = await request.json()

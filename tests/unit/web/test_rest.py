@@ -144,6 +144,8 @@ async def test_bodies_that_do_not_fit_are_refused(client: Any) -> None:
     assert (await client("POST", post, json=[1])).status == 422
     found = await client("POST", post, json={"query": "x", "filter": {"sever": "a"}})
     assert found.body["parameter"] == "filter.sever"
+    known = "filter.sever: is not known here; known: server, category, min_score"
+    assert found.body["detail"] == known
     large = await client("POST", post, data=io.BytesIO(b" " * (5 << 20)), headers=json)
     assert large.status == 413
     agent = await client("POST", post, json={"query": "x", "mode": "agent"})

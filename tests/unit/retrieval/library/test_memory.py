@@ -200,17 +200,44 @@ async def test_saving_and_loading(memory: AsyncToolMemory, tmp_path: Path) -> No
         assert best["handle"] is get_weather
         assert other.get("wipe").private
         assert other.get("search_files").tags == ("disk",)
-        assert again.documents > 0
+        assert again.documents == 0, "vectors are kept beside the tools"
     third = HashingEmbedder()
     async with AsyncToolMemory(embedder=third, folder=tmp_path) as other:
         await other.load()
         await other.select_tools_for_query("weather", 1)
-        assert third.documents == 0, "vectors are kept beside the tools"
+        assert third.documents == 0
     (tmp_path / "tools.json").write_text('{"version": 99}')
     async with AsyncToolMemory(embedder=third, folder=tmp_path) as other:
         with pytest.raises(ConfigError, match="version 1"):
             await other.load()
         assert len(other) == 0
+
+
+@pytest.mark.anyio
+async def test_a_memory_without_a_folder_has_the_first_that_it_is_given(
+    memory: AsyncToolMemory, tmp_path: Path
+) -> None:
+    await memory.save(tmp_path / "first")
+    await memory.save(tmp_path / "second")
+    assert not (tmp_path / "second" / "vectors.db").exists()
+    for embeds in (True, False):  # "second" has no vectors yet
+        embedder = HashingEmbedder()
+        async with AsyncToolMemory(embedder=embedder) as other:
+            await other.load(tmp_path / "second")
+            await other.select_tools_for_query("weather", 1)
+            assert bool(embedder.documents) is embeds
+            assert await other.save() == tmp_path / "second" / "tools.json"
+
+
+@pytest.mark.anyio
+async def test_a_folder_whose_vectors_are_damaged(memory: AsyncToolMemory, tmp_path: Path) -> None:
+    (tmp_path / "vectors.db").write_bytes(b"no database" * 500)
+    await memory.save(tmp_path)
+    embedder = HashingEmbedder()
+    async with AsyncToolMemory(embedder=embedder) as other:
+        await other.load(tmp_path)
+        await other.select_tools_for_query("weather", 1)
+    assert embedder.documents == 0
 
 
 @pytest.mark.anyio

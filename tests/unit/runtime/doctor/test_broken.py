@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 import json
 import socket
 import sqlite3
-import ssl
 import sys
 import zipfile
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from aiohttp import web
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from armory.config import load_file
 from armory.runtime.doctor.bundle import write_bundle
@@ -198,6 +190,12 @@ SETUPS: dict[str, tuple[Callable[[Path], Config], str, str, str]] = {
         "needs a key",
         "OPENAI_API_KEY",
     ),
+    "a proxy that is away": (
+        lambda _: upstream(url="https://up.invalid/mcp", proxy=f"http://127.0.0.1:{free_port()}"),
+        "upstream it",
+        "no connection to the proxy",
+        "upstreams.it.proxy",
+    ),
     "an API that is down": (
         lambda _: upstream(openapi="gone.yaml", base_url=f"http://127.0.0.1:{free_port()}"),
         "upstream it",
@@ -253,84 +251,6 @@ async def test_a_skill_that_cannot_be_served_is_told(
     (finding,) = [one for one in findings if one.check == "upstream it"]
     assert finding.state == "warning"
     assert finding.detail.startswith("1 skill; 1 left out, one: its SKILL.md does not begin")
-
-
-@asynccontextmanager
-async def secure(folder: Path, names: list[str], days: int) -> AsyncGenerator[tuple[str, Path]]:
-    """A server with a certificate of its own making: (URL, its certificate)."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    now = datetime.datetime.now(datetime.UTC)
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0])])
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - datetime.timedelta(days=30))
-        .not_valid_after(now + datetime.timedelta(days=days))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(n) for n in names]), False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), True)
-        .sign(key, hashes.SHA256())
-    )
-    pem, private = folder / "cert.pem", folder / "key.pem"
-    pem.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    private.write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-    )
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(pem, private)
-    runner = web.AppRunner(web.Application())
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
-    try:
-        yield f"https://localhost:{runner.addresses[0][1]}/mcp", pem
-    finally:
-        await runner.cleanup()
-
-
-@pytest.mark.parametrize(
-    ("names", "days", "trusted", "cause", "fix"),
-    [
-        (["localhost"], 300, False, "self-signed", "tls.ca_file"),
-        (["localhost"], -1, True, "expired", "renew the certificate"),
-        (["elsewhere.example"], 300, True, "ostname", "name in the certificate"),
-    ],
-)
-async def test_a_bad_certificate_is_explained(
-    names: list[str],
-    days: int,
-    trusted: bool,
-    cause: str,
-    fix: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async with secure(tmp_path, names, days) as (url, pem):
-        block: Config = {"url": url, **({"tls": {"ca_file": str(pem)}} if trusted else {})}
-        findings = await found(tmp_path, upstream(**block), monkeypatch)
-    (finding,) = [one for one in findings if one.check == "upstream it"]
-    assert finding.state == "failed"
-    assert cause in finding.detail
-    assert fix in finding.fix
-
-
-async def test_a_python_that_knows_no_authorities_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As in a slim image, or python.org's on a Mac: every certificate is refused."""
-    (tmp_path / "none").mkdir()
-    monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path / "none"))
-    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none" / "there.pem"))
-    async with secure(tmp_path, ["localhost"], 300) as (url, _):
-        findings = await found(tmp_path, upstream(url=url), monkeypatch)
-    (finding,) = [one for one in findings if one.check == "upstream it"]
-    assert "ca-certificates" in finding.fix
-    assert "Install Certificates.command" in finding.fix
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -103,6 +104,21 @@ async def test_what_a_proxy_refuses_is_told_without_its_password(
     said = await _asked(await proxy(answer))
     assert says in said
     assert "up.invalid:443" in said
+    assert "hunter22" not in said
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("through", "says"),
+    [
+        ("http://ann:hunter22@127.0.0.1:1", r"127\.0\.0\.1:1 \(Connection refused\)"),
+        ("http://ann:hunter22@proxy.invalid:3128", r"proxy\.invalid:3128 \(.+\)"),
+    ],
+)
+async def test_a_proxy_that_cannot_be_reached_is_named(through: str, says: str) -> None:
+    said = await _asked(through)
+    told = r"no connection to the proxy on the way to https://up\.invalid:443, "
+    assert re.search(told + says, said)
     assert "hunter22" not in said
 
 

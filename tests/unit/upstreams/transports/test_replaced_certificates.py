@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from armory.upstreams.oauth.client import NoToken
 from armory.upstreams.oauth.grants import ClientCredentials
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.transports.http_client import UpstreamClient
+from tests.tunnel import tunnelling
 
 pytestmark = pytest.mark.anyio
 BODY = b'{"access_token": "t", "token_type": "Bearer"}'
@@ -39,29 +39,8 @@ async def served(folder: Path, port: int) -> asyncio.Server:
 
 @pytest.fixture
 async def tunnel() -> AsyncIterator[str]:
-    """A proxy through which clients reach what they name."""
-    ways: set[asyncio.Task[None]] = set()
-
-    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(OSError):
-            while data := await reader.read(65_536):
-                writer.write(data)
-        writer.close()
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        asked = await reader.readuntil(b"\r\n\r\n")
-        host, _, port = asked.split()[1].decode().partition(":")
-        far_reader, far_writer = await asyncio.open_connection(host, int(port))
-        writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-        ways.add(asyncio.create_task(carry(reader, far_writer)))
-        ways.add(asyncio.create_task(carry(far_reader, writer)))
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    server.close()
-    for way in ways:
-        way.cancel()
-    await asyncio.gather(*ways, return_exceptions=True)
+    async with tunnelling() as url:
+        yield url
 
 
 @pytest.mark.parametrize("proxied", [False, True])
@@ -84,7 +63,8 @@ async def test_an_authority_that_takes_anothers_place_in_the_file_is_trusted(
             assert await response.read() == BODY
             server.close()
             server = await served(after, port)
-            with pytest.raises(UpstreamUnavailable, match="not trusted"):
+            said = r"not trusted \(self-signed certificate\); see upstreams\.up\.tls"
+            with pytest.raises(UpstreamUnavailable, match=said):
                 await client.send("GET", {}, None, 10)
             trusted.write_bytes((after / "cert.pem").read_bytes())
             with pytest.raises(UpstreamUnavailable, match="not trusted"):

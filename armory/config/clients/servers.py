@@ -1,7 +1,7 @@
 """Server maps as other MCP clients write them.
 
 Owns: turning an `mcpServers` map (Claude, Cursor, Windsurf ...) or VS Code's `servers` map into
-upstream blocks. Never imports a room above `domain`.
+upstream blocks; logins and the like are in `credentials`. Never imports a room above `domain`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from armory.config.blocks.upstream import ToolsConfig, UpstreamConfig
+from armory.config.clients.credentials import (
+    take_credential,
+    take_login,
+    take_scopes,
+    take_trust,
+    unknown_in_logins,
+)
+from armory.config.clients.placing import put
 from armory.config.expand import referred
 from armory.config.fit import misplaced_keys
 from armory.domain.naming import slug
@@ -45,13 +53,6 @@ _SAME = {
     "tool_timeout_sec": "call_timeout_s",
 }
 """What other clients call keys that there are here."""
-_LOGINS = ("auth", "oauth")
-_LOGIN_KEYS = {
-    "clientid": "client_id",
-    "clientsecret": "client_secret",
-    "scopes": "scopes",
-    "scope": "scopes",
-}
 _MILLISECONDS = 1_000
 """A time-out from here on is in milliseconds ..."""
 _MILLISECONDS_TO_START = ("startup_timeout_ms", "initTimeout", "connectionTimeout")
@@ -137,22 +138,28 @@ def _free_key(wanted: str, taken: Collection[str]) -> str:
 
 def _block(key: str, entry: dict[Any, Any], notices: list[str]) -> dict[str, Any]:
     block: dict[str, Any] = {}
-    takers = (_take_transport, _take_command, _login, _take_credential, _named)
+    members = sorted(_flat(entry), key=lambda member: member[0] == "scopes")
     dropped = [
         str(name)
-        for name, value in _flat(entry)
-        if not any(taken(block, str(name), value) for taken in takers)
+        for name, value in members
+        if not any(taken(block, str(name), value) for taken in _TAKERS)
         and name not in (*_OFF, *_ELSEWHERE)
     ]
+    dropped += unknown_in_logins(entry)
     if "command" in block and block.get("transport") == "auto":
         del block["transport"]
     if "url" in block and "start_timeout_s" in block:  # nothing is started
         block["connect_timeout_s"] = block.pop("start_timeout_s")
-    dropped += [name for name in misplaced_keys(block) if block.pop(name)]
+    misplaced = [name for name in misplaced_keys(block) if block.pop(name)]
     _leave_to_program(block)
     if dropped:
         notices.append(
-            f"server {key!r}: {', '.join(dropped)} left out, which a gateway has no use for"
+            f"server {key!r}: {', '.join(dropped)} left out, for which there is no key here"
+        )
+    if misplaced:
+        kind = "that is started" if "command" in block else "at a URL"
+        notices.append(
+            f"server {key!r}: {', '.join(misplaced)} left out, which a server {kind} has no use for"
         )
     return block
 
@@ -227,19 +234,6 @@ def _times(block: dict[str, Any], value: dict[Any, Any]) -> None:
             block[place] = value[name] / 1_000
 
 
-def _take_credential(block: dict[str, Any], name: str, value: Any) -> bool:
-    """Likewise one that names a variable with a secret."""
-    if name == "bearer_token_env_var":
-        _put(block, "headers", {"Authorization": f"Bearer ${{{value}}}"})
-    elif name == "env_http_headers" and isinstance(value, dict):
-        _put(block, "headers", {header: f"${{{variable}}}" for header, variable in value.items()})
-    elif name == "env_keys" and isinstance(value, list):  # what Goose keeps in a keyring
-        _put(block, "env", {str(variable): f"${{{variable}}}" for variable in value})
-    else:
-        return False
-    return True
-
-
 def _named(block: dict[str, Any], name: str, value: Any) -> bool:
     place = _SAME.get(name, name if name in UpstreamConfig.model_fields else None)
     if name == "tools" and isinstance(value, list):  # Copilot's: those that are offered
@@ -251,8 +245,20 @@ def _named(block: dict[str, Any], name: str, value: Any) -> bool:
     elif name == "env_vars" and isinstance(value, list):  # Codex: some say whose they are
         value = [one.get("name") if isinstance(one, dict) else one for one in value]
     if place is not None:
-        _put(block, place, value)
+        put(block, place, value)
     return place is not None or name == "available_tools"
+
+
+_TAKERS = (
+    _take_transport,
+    _take_command,
+    take_login,
+    take_scopes,
+    take_credential,
+    take_trust,
+    _named,
+)
+"""Each takes a member of a server into a block, or says that it is not for it."""
 
 
 def _are_approvals(tools: Any) -> bool:
@@ -264,20 +270,6 @@ def _are_approvals(tools: Any) -> bool:
     )
 
 
-def _put(block: dict[str, Any], place: str, value: Any) -> None:
-    outer, _, inner = place.partition(".")
-    if place in ("env", "headers") and isinstance(value, dict):  # VS Code's null: not to be set
-        value = {name: held for name, held in value.items() if held is not None}
-    if inner:
-        within = block.setdefault(outer, {})
-        if isinstance(within, dict):  # else validation names it
-            within[inner] = value
-    elif isinstance(value, dict) and isinstance(block.get(outer), dict):
-        block[outer] = {**value, **block[outer]}
-    else:
-        block[outer] = value
-
-
 def _command(block: dict[str, Any], value: Any) -> None:
     """A program: its name, a list with its arguments (opencode), or a mapping (Zed)."""
     if isinstance(value, list) and value:
@@ -287,27 +279,9 @@ def _command(block: dict[str, Any], value: Any) -> None:
         block["command"] = value.get("path")
         block["args"] = [*(value.get("args") or []), *block.get("args", [])]
         if value.get("env"):
-            _put(block, "env", value["env"])
+            put(block, "env", value["env"])
     else:
         block["command"] = value
-
-
-def _login(block: dict[str, Any], name: str, value: Any) -> bool:
-    """How other clients write a person's login."""
-    if name not in _LOGINS:
-        return False
-    if not isinstance(value, dict) or value.get("enabled") is False:
-        return value in (False, None) or isinstance(value, dict)
-    if name == "auth" and "type" in value:
-        block["auth"] = value
-        return True
-    found: dict[str, Any] = {"type": "authorization_code"}
-    for key, inner in value.items():
-        known = _LOGIN_KEYS.get(str(key).lower().replace("_", ""))
-        if known is not None:
-            found[known] = inner.split() if known == "scopes" and isinstance(inner, str) else inner
-    block["auth"] = found
-    return True
 
 
 def _fill_local(value: Any, local: Mapping[str, str]) -> Any:

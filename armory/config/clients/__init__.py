@@ -1,0 +1,1 @@
+"""What other MCP clients write, as upstream blocks."""
