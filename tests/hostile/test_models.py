@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import zlib
 from collections.abc import AsyncGenerator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 from aiohttp import web
 
+from armory.agent.runs import OF_ONE
+from armory.config import load_text
 from armory.errors import BackendError
 from armory.llm.bounded import ANSWER_BYTES
 from armory.llm.client import ChatClient, Message
 from armory.llm.errors import ChatMalformed
 from armory.llm.tokens import estimate_tokens
 from armory.retrieval.embedders.openai import OpenAIEmbedder
+from armory.runtime.opening import open_runtime
+from armory.tasks import spawn
 from armory.testing.chat import ScriptedChat, Turn
+from armory.testing.waiting import eventually, until
 
 pytestmark = pytest.mark.anyio
+TOKEN = "the-long-token-of-"
 ASK: list[Message] = [{"role": "user", "content": "hello"}]
 SAID = b'{"choices":[{"index":0,"message":{"role":"assistant","content":"'
 MIB = b"x" * (1 << 20)
@@ -105,3 +115,45 @@ async def test_of_vectors_so_much_is_read_as_they_can_be_long(model: Model, code
         await embedder.embed_queries(["hello"])
     await embedder.aclose()
     assert coded or model.sent <= 3 * ANSWER_BYTES
+
+
+async def test_who_keeps_the_agent_busy_leaves_room_for_others(tmp_path: Path) -> None:
+    config = {
+        "security": {"tokens": {name: {"token": TOKEN + name} for name in ("ann", "bob")}},
+        "tool_rag": {"ranker": "lexical"},
+        "storage": {"url": f"sqlite:///{tmp_path}/armory.db"},
+        "observability": {"log_level": "error"},
+    }
+    async with ScriptedChat([Turn(fault="hang")]) as model, aiohttp.ClientSession() as http:
+        agent = {"enabled": True, "base_url": model.url, "model": "small"}
+        text = json.dumps({**config, "agent": agent})
+        loaded = load_text(text, environ={"ARMORY_HOME": str(tmp_path)})
+        async with open_runtime(loaded, address=("127.0.0.1", 0)) as runtime:
+            assert runtime.listening is not None
+            url = f"{runtime.listening.url}/v1/retrieve_tools"
+
+            async def ask(name: str) -> int:
+                body = {"query": "what time is it", "mode": "agent"}
+                headers = {"Authorization": f"Bearer {TOKEN}{name}"}
+                async with http.post(url, json=body, headers=headers) as response:
+                    return response.status
+
+            async def begun(name: str) -> asyncio.Task[int] | None:
+                before = len(model.requests)
+                one = spawn(ask(name), "asks")
+                await until(lambda: one.done() or len(model.requests) > before)
+                return None if one.done() else one
+
+            waiting = [await begun("ann") for _ in range(OF_ONE)]
+            assert None not in waiting
+            assert await asyncio.wait_for(ask("ann"), 15) == 429
+            waiting.append(await begun("bob"))
+            for one in waiting:
+                assert one is not None
+                one.cancel()
+
+            async def let_in() -> bool:
+                one = await begun("ann")
+                return one is not None and one.cancel()
+
+            await eventually(let_in)
