@@ -259,7 +259,7 @@ class RetrievalAgent:
             except TimeoutError:
                 failures.append("the search took longer than the run may")
         if failures and not found:
-            _log.warning("agent_search_failed", search=name, failures=failures)
+            _log.often("warning", "agent_search_failed", search=name, failures=failures)
             other = next(search for search in SEARCHES if search != name)
             return f"{name} failed: {'; '.join(failures)}. Try {other}.", {"failed": True}
         run.observations += 1
@@ -299,7 +299,8 @@ class RetrievalAgent:
             completion_tokens=run.completion_tokens,
             took_ms=round(run.elapsed_s * 1000, 3),
         )
-        _log.info(
+        _log.often(
+            "info",
             "agent_finished",
             stopped=stop,
             iterations=run.iterations,

@@ -267,7 +267,7 @@ class ChatClient:
         raise ChatMalformed(f"{self.base_url} answered with an empty text")
 
     def _failure(self, error: Exception) -> ChatError:
-        _log.warning("chat_failed", model=self.model, kind=type(error).__name__)
+        _log.often("warning", "chat_failed", model=self.model, kind=type(error).__name__)
         return chat_error(error, self._endpoint)
 
 

@@ -100,7 +100,9 @@ class Issuer:
             claims = await self.keys.checked(kid, algorithm, decode)
         except jwt.ImmatureSignatureError:
             early = _early_by(token)
-            _log.warning("clocks_apart", issuer=self.name, ahead_s=early, allowed=self._leeway_s)
+            _log.often(
+                "warning", "clocks_apart", issuer=self.name, ahead_s=early, allowed=self._leeway_s
+            )
             raise jwt.ImmatureSignatureError(
                 f"it begins in {early} s: the clock of {self.name} is ahead of the gateway's by "
                 f"more than the {self._leeway_s:g} s of security.oauth.clock_skew_s"
@@ -129,7 +131,7 @@ class Issuer:
         try:
             found = await server_metadata(self.name, self._object)
         except (Undiscovered, BackendError) as error:
-            _log.warning("issuer_not_asked", issuer=self.name, error=str(error))
+            _log.often("warning", "issuer_not_asked", issuer=self.name, error=str(error))
             if self._metadata is None:
                 raise BackendError(f"the identity provider: {error}") from None
             return self._metadata
