@@ -1,0 +1,88 @@
+"""Many rules, and many names in them, over a large catalog.
+
+Bounded: what a caller sees is found out on the event loop, with steps in proportion to the tools
+and the names, not to one times the other.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from armory.domain.catalog import Catalog, ServerLists, ToolRules
+from armory.domain.catalog_builder import build_catalog
+from armory.domain.principal import Principal
+from armory.domain.visibility import EVERYTHING, Scope
+from armory.security.policy import Policy
+from armory.security.rules import Rule
+
+ANN = Principal("ann", "ann", frozenset(("read", "write")))
+
+
+def steps(work: Callable[[], object]) -> int:
+    """How many functions are called, those of C included."""
+    count = 0
+
+    def called(_frame: object, event: str, _what: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(called)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+def catalog(tools: int) -> Catalog:
+    lists = {"a": ServerLists(tools=[{"name": f"tool{n}"} for n in range(tools)])}
+    return build_catalog(lists)[0]
+
+
+def in_one_rule(names: list[str]) -> list[Rule]:
+    return [Rule(("ann",), tuple(names), ("b__*", *(f"{name}_" for name in names)))]
+
+
+def in_many_rules(names: list[str]) -> list[Rule]:
+    return [Rule(("read",), (name,)) for name in names]
+
+
+@pytest.mark.parametrize("rules", [in_one_rule, in_many_rules])
+def test_rules_over_many_tools(rules: Callable[[list[str]], list[Rule]]) -> None:
+    def taken(size: int) -> int:
+        policy = Policy(rules([f"a__tool{n}" for n in range(size)]))
+        served = catalog(size)
+        return steps(lambda: policy.visible_catalog(served, ANN, EVERYTHING))
+
+    assert taken(400) <= 2.6 * taken(200)
+
+
+def test_rules_for_many_scopes_of_somebody_with_many_scopes() -> None:
+    def taken(size: int) -> int:
+        policy = Policy([Rule((f"team{n}",), ("*",)) for n in range(size)])
+        somebody = Principal("a", None, frozenset(f"scope{n}" for n in range(size)))
+        return steps(lambda: policy.profile(somebody))
+
+    assert taken(400) <= 2.6 * taken(200)
+
+
+def test_a_set_of_many_tools() -> None:
+    def taken(size: int) -> int:
+        scope = Scope("set", frozenset(), tuple(f"a__tool{n}" for n in range(size)))
+        served, policy = catalog(size), Policy()
+        return steps(lambda: policy.visible_catalog(served, ANN, scope))
+
+    assert taken(400) <= 2.6 * taken(200)
+
+
+def test_many_tools_that_an_upstream_may_have() -> None:
+    def taken(size: int) -> int:
+        names = tuple(f"tool{n}" for n in range(size))
+        rules = ToolRules(names, tuple(f"{name}_" for name in names))
+        return steps(lambda: [rules.includes(name) for name in names])
+
+    assert taken(400) <= 2.6 * taken(200)
