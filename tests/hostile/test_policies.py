@@ -15,6 +15,10 @@ from armory.domain.catalog import Catalog, ServerLists, ToolRules
 from armory.domain.catalog_builder import build_catalog
 from armory.domain.principal import Principal
 from armory.domain.visibility import EVERYTHING, Scope
+from armory.gateway.changes.differences import ViewDifference
+from armory.gateway.endpoint import ALL
+from armory.gateway.settings import GatewaySettings
+from armory.gateway.views.view import View
 from armory.security.policy import Policy
 from armory.security.rules import Rule
 
@@ -86,3 +90,16 @@ def test_many_tools_that_an_upstream_may_have() -> None:
         return steps(lambda: [rules.includes(name) for name in names])
 
     assert taken(400) <= 2.6 * taken(200)
+
+
+def test_thousands_with_rules_of_their_own_hear_of_a_change() -> None:
+    """Each needs as many steps as there are changes, however many tools there are."""
+
+    def taken(size: int) -> int:
+        policy = Policy([Rule((f"team{n}",), (f"a__tool{n}",)) for n in range(50)])
+        views = [View(catalog(tools), policy, GatewaySettings()) for tools in (size, size + 3)]
+        difference = ViewDifference(views[0], views[1], frozenset())
+        people = [Principal("a", None, frozenset((f"team{n}",))) for n in range(50)]
+        return steps(lambda: [difference.lists_changed(one, ALL) for one in people])
+
+    assert taken(400) <= 1.3 * taken(200)
