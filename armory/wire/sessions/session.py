@@ -230,6 +230,7 @@ class Session:
     def let_go(self) -> None:
         """It has ended, and nobody is told of anything by it: it goes with its last reference."""
         self._owner = self.general.on_put = None
+        self.forget()
         self.subscription.client, self.subscription.deliver = None, _to_nobody
 
 
