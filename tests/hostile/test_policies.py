@@ -17,7 +17,7 @@ from armory.domain.principal import Principal
 from armory.domain.visibility import EVERYTHING, Scope
 from armory.gateway.changes.differences import ViewDifference
 from armory.gateway.endpoint import ALL
-from armory.gateway.settings import GatewaySettings
+from armory.gateway.settings import GatewaySettings, SetSpec
 from armory.gateway.views.view import View
 from armory.security.policy import Policy
 from armory.security.rules import Rule
@@ -103,3 +103,17 @@ def test_thousands_with_rules_of_their_own_hear_of_a_change() -> None:
         return steps(lambda: [difference.lists_changed(one, ALL) for one in people])
 
     assert taken(400) <= 1.3 * taken(200)
+
+
+def test_of_which_of_many_sets_somebody_sees_anything() -> None:
+    """Whoever asks for the manifest is told: of each set as soon as one of its tools is found."""
+
+    def taken(size: int) -> int:
+        names = [f"set{n}" for n in range(50)]
+        sets = {name: SetSpec(tools=("a__tool*",)) for name in names}
+        view = View(catalog(size), Policy([Rule(("ann",), ("*",))]), GatewaySettings(sets=sets))
+        view.policy.visible_catalog(view.catalog, ANN)
+        return steps(lambda: view.sets_for(ANN))
+
+    few = taken(200)
+    assert taken(400) <= 1.1 * few  # where the pattern is compiled already
