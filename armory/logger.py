@@ -1,7 +1,8 @@
 """Loggers for modules. structlog is loaded only when the first event is logged.
 
-Owns: `Logger`, and what is done before that event. structlog brings rich, Pygments and attrs, a
-third of what a command loads that has nothing to log. Never imports a room.
+Owns: `Logger`, what is done before that event, and how many lines anybody can cause. structlog
+brings rich, Pygments and attrs, a third of what a command loads that has nothing to log. Never
+imports a room.
 
 Where nobody set structlog up, as in a program that uses Armory as a library, warnings go to
 standard error: standard output is the program's own.
@@ -11,11 +12,16 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 """As in the standard library."""
+
+
+OFTEN_LINES, OFTEN_S = 20, 60.0
+"""So many lines in so many seconds of an event that anybody can make happen."""
 
 
 class _First:
@@ -27,7 +33,34 @@ class _First:
         self.lock = threading.RLock()
 
 
+class Often:
+    """How often an event was logged since a time, and how often it was left out.
+
+    Args:
+        clock: seconds, monotonic.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._since = float("-inf")
+        self._lines = 0
+        self._left_out = 0
+
+    def left_out_before(self) -> int | None:
+        """How many lines were left out before this one; None: this one is as well."""
+        now = self._clock()
+        if now - self._since >= OFTEN_S:
+            self._since, self._lines = now, 0
+        if self._lines == OFTEN_LINES:
+            self._left_out += 1
+            return None
+        self._lines += 1
+        before, self._left_out = self._left_out, 0
+        return before
+
+
 _first = _First()
+_often: dict[str, Often] = {}
 
 
 def before_first(action: Callable[[], None] | None, least: int = 0) -> None:
@@ -38,6 +71,7 @@ def before_first(action: Callable[[], None] | None, least: int = 0) -> None:
         least: level below which no event counts as one, now and afterwards.
     """
     _first.action, _first.least = action, least
+    _often.clear()
 
 
 def set_up() -> None:
@@ -81,6 +115,14 @@ class Logger:
     def exception(self, event: str, **fields: Any) -> None:
         """As `error`, with the exception that is being handled."""
         self._log("error", event, {"exc_info": True, **fields})
+
+    def often(self, level: Literal["info", "warning", "error"], event: str, **fields: Any) -> None:
+        """As the method of that name, of what any request can make happen: of so many lines that
+        they would fill the disk some are left out, and the next one says how many.
+        """
+        before = _often.setdefault(event, Often()).left_out_before()
+        if before is not None:
+            self._log(level, event, {**fields, "left_out": before} if before else fields)
 
     def _log(self, level: str, event: str, fields: dict[str, Any]) -> None:
         if LEVELS[level] < _first.least:

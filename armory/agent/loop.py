@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncGenerator, Collection, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, cast
 
@@ -19,6 +19,7 @@ from armory.agent.findings import AgentResult, Event, Kind, Stop, tools_of
 from armory.agent.labels import SEARCHES, Search
 from armory.agent.parse import Step, parse_step
 from armory.agent.prompt import LAST_TURN, ask_again, observation, system_prompt
+from armory.agent.runs import Runs
 from armory.agent.settings import AgentLimits
 from armory.domain.query import VisibleSet
 from armory.errors import BackendError, RateLimited
@@ -99,14 +100,20 @@ class RetrievalAgent:
         chat: the model.
         sources: what is searched: the catalog, and documents where configured.
         limits: what one run may cost.
+        runs: how many there may be at once; None: as many as are asked for.
     """
 
     def __init__(
-        self, chat: Chat, sources: Sequence[ChunkSource], limits: AgentLimits | None = None
+        self,
+        chat: Chat,
+        sources: Sequence[ChunkSource],
+        limits: AgentLimits | None = None,
+        runs: Runs | None = None,
     ) -> None:
         self._chat = chat
         self._sources = tuple(sources)
         self._limits = limits or AgentLimits()
+        self._runs = runs
 
     async def run(
         self,
@@ -121,7 +128,7 @@ class RetrievalAgent:
 
         Raises:
             ChatError: the model failed before anything was found.
-            InvalidRequest: as `stream`.
+            InvalidRequest, RateLimited: as `stream`.
         """
         result: AgentResult | None = None
         events = self.stream(question, visible=visible, user=user, rejected=rejected, top_k=top_k)
@@ -145,7 +152,7 @@ class RetrievalAgent:
         Args:
             question: what is wanted.
             visible: tools that the caller may see; None: all.
-            user: whose history ranks.
+            user: whose history ranks, and whose run it is.
             rejected: MD5 digests (`Chunk.digest`) of chunks that the caller has graded out; they
                 do not come back.
             top_k: at most so many tools in the result.
@@ -155,6 +162,7 @@ class RetrievalAgent:
                 there is, `stopped="model"`.
             InvalidRequest: an empty question, `top_k` below 1, `rejected` is no collection of
                 digests, or `visible` no set of tools.
+            RateLimited: too many runs are under way.
         """
         most, out = check_run(question, top_k, visible), digests_of(rejected)
         prompt = system_prompt(self._limits.max_iterations)
@@ -162,9 +170,11 @@ class RetrievalAgent:
             {"role": "system", "content": prompt},
             {"role": "user", "content": f"Request: {question}"},
         ])  # fmt: skip
-        async with aclosing(self._cycle(run)) as events:
-            async for event in events:
-                yield event
+        held = nullcontext() if self._runs is None else self._runs.one(user or "")
+        with held:
+            async with aclosing(self._cycle(run)) as events:
+                async for event in events:
+                    yield event
 
     async def _cycle(self, run: _Run) -> AsyncGenerator[Event, None]:
         asked_again = False
@@ -258,7 +268,7 @@ class RetrievalAgent:
             except TimeoutError:
                 failures.append("the search took longer than the run may")
         if failures and not found:
-            _log.warning("agent_search_failed", search=name, failures=failures)
+            _log.often("warning", "agent_search_failed", search=name, failures=failures)
             other = next(search for search in SEARCHES if search != name)
             return f"{name} failed: {'; '.join(failures)}. Try {other}.", {"failed": True}
         run.observations += 1
@@ -298,7 +308,8 @@ class RetrievalAgent:
             completion_tokens=run.completion_tokens,
             took_ms=round(run.elapsed_s * 1000, 3),
         )
-        _log.info(
+        _log.often(
+            "info",
             "agent_finished",
             stopped=stop,
             iterations=run.iterations,

@@ -18,7 +18,7 @@ _TRAILING_COMMA = re.compile(r",\s*(?=[}\]])")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 _BARE_KEY = re.compile(r"(?<=[{,])\s*([A-Za-z_]\w*)\s*:")
 _KEYWORD = re.compile(r"\b([A-Za-z_]\w*)\s*=\s*")
-_PAIR = re.compile(r"^\s*[\"']?(query|top_k)[\"']?\s*[:=]\s*(.+?)\s*,?\s*$", re.MULTILINE)
+_PAIR = re.compile(r"^[^\S\n]*+[\"']?+(query|top_k)[\"']?+[^\S\n]*+[:=]\s*+(.+)$", re.MULTILINE)
 _HALF_KEY = re.compile(r',\s*"(?:[^"\\]|\\.)*$')
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|"(?:[^"\\]|\\.)*\\?$|[{}\[\]]', re.DOTALL)
 _SEPARATOR_AT_END = re.compile(r"[,:]\s*$")
@@ -79,7 +79,7 @@ def parse_arguments(text: str, note: Note) -> dict[str, Any] | None:
     pairs = _PAIR.findall(written)
     if pairs:
         note("key and value lines instead of JSON")
-        return {key: _value(value) for key, value in pairs}
+        return {key: _value(value.rstrip().removesuffix(",")) for key, value in pairs}
     first = written.splitlines()[0].strip() if written else ""
     if first.startswith(("(", "[")):
         note("call brackets instead of JSON")

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from armory.domain.groups import OwnGroup
+from armory.domain.naming import Patterns
 from armory.domain.tool import ListedRecord, ToolRecord, same_content
 
 Definition = Mapping[str, Any]
@@ -35,14 +36,16 @@ class ToolRules:
     describe: Mapping[str, str] = field(default_factory=dict[str, str])
     tags: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     category: str | None = None
+    _allow: Patterns = field(init=False, repr=False, compare=False)
+    _deny: Patterns = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_allow", Patterns(self.allow))
+        object.__setattr__(self, "_deny", Patterns(self.deny))
 
     def includes(self, original: str) -> bool:
         """Whether the catalog takes this tool at all."""
-        if not self.deny and "*" in self.allow:
-            return True
-        if any(fnmatchcase(original, pattern) for pattern in self.deny):
-            return False
-        return any(fnmatchcase(original, pattern) for pattern in self.allow)
+        return not self._deny.match(original) and self._allow.match(original)
 
     def tags_of(self, original: str) -> tuple[str, ...]:
         """Configured tags of one tool, in order, without repeats."""

@@ -1,8 +1,8 @@
 """Exposed names: `server__tool`, `server+uri`, `ui://server/rest`, `skill://server/rest`,
 `server:task`.
 
-Owns: the codec between an upstream's names and what clients see. Never imports anything but the
-standard library.
+Owns: the codec between an upstream's names and what clients see, and glob patterns over these.
+Never imports anything but the standard library.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
 
 MAX_NAME = 50
 _CUT = MAX_NAME - 7
 """So much is left of a name that a digest is put behind."""
 SERVER_KEY = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
+_FIXED = re.compile(r"[^*?\[]*")
 _WORD = re.compile(r"[a-z0-9]+")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 _LETTERS = str.maketrans(
@@ -133,3 +135,42 @@ def split_task(exposed: str) -> tuple[str, str] | None:
     """(server, original task id); None when it has not that form."""
     server, _, task_id = exposed.partition(":")
     return (server, task_id) if task_id and is_server_key(server) else None
+
+
+def fixed(pattern: str) -> str:
+    """The part of a pattern that stands for itself, up to its first wildcard."""
+    found = _FIXED.match(pattern)
+    return found[0] if found is not None else ""
+
+
+class Patterns:
+    """Whether one of several patterns matches, as `fnmatchcase` has it.
+
+    One by one, fifteen thousand tools and a hundred names that are allowed take 0.7 s.
+
+    Args:
+        patterns: glob patterns.
+    """
+
+    __slots__ = ("_every", "_lengths", "_names", "_patterns")
+
+    def __init__(self, patterns: Iterable[str]) -> None:
+        self._names: set[str] = set()
+        self._patterns: dict[str, list[str]] = {}
+        for pattern in dict.fromkeys(patterns):
+            if (begun := fixed(pattern)) == pattern:
+                self._names.add(pattern)
+            else:
+                self._patterns.setdefault(begun, []).append(pattern)
+        self._lengths = sorted(set(map(len, self._patterns)))
+        self._every = "*" in self._patterns.get("", ())
+
+    def match(self, name: str) -> bool:
+        """Whether one of them matches a name."""
+        if self._every or name in self._names:
+            return True
+        for length in self._lengths:
+            for pattern in self._patterns.get(name[:length], ()):
+                if fnmatchcase(name, pattern):
+                    return True
+        return False

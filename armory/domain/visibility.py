@@ -6,10 +6,10 @@ domain siblings.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from fnmatch import fnmatchcase
+from dataclasses import dataclass, field
 from typing import Literal
 
+from armory.domain.naming import Patterns
 from armory.domain.query import VisibleSet
 
 
@@ -26,6 +26,10 @@ class Scope:
     key: str = "all"
     servers: frozenset[str] | None = None
     tools: tuple[str, ...] | None = None
+    _tools: Patterns = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_tools", Patterns(self.tools or ()))
 
     @property
     def everything(self) -> bool:
@@ -40,9 +44,7 @@ class Scope:
 
     def has_tool(self, server: str, name: str) -> bool:
         """Whether the tool `name` of `server` is in scope."""
-        if self.has_server(server):
-            return True
-        return self.tools is not None and any(fnmatchcase(name, p) for p in self.tools)
+        return self.has_server(server) or self._tools.match(name)
 
 
 EVERYTHING = Scope()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal, TypedDict, TypeVar
 
 from openai import AsyncOpenAI, BadRequestError, NotFoundError, OpenAIError
 
+from armory.llm.bounded import ANSWER_BYTES, bounded_client
 from armory.llm.errors import ChatError, ChatMalformed, ChatTimeout, ChatUnavailable
 from armory.llm.failures import Endpoint, chat_error, no_completion
 from armory.llm.parameters import Parameters, RequestParameters
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 _log = Logger(__name__)
 _T = TypeVar("_T")
+_ESTIMATED_CHARS = 20_000
 _TEXTS = ("reasoning_content", "reasoning", "content")
 """Members of a piece of an answer that hold text, thinking first; servers differ in its name."""
 
@@ -104,6 +106,7 @@ class ChatClient:
             api_key=api_key or "none",
             timeout=timeout_s,
             max_retries=max_retries,
+            http_client=bounded_client(ANSWER_BYTES),
         )
 
     async def __aenter__(self) -> ChatClient:
@@ -152,7 +155,7 @@ class ChatClient:
         return Completion(
             text=text,
             prompt_tokens=_count(usage, "prompt_tokens") or _estimate(messages),
-            completion_tokens=_count(usage, "completion_tokens") or estimate_tokens(text),
+            completion_tokens=_count(usage, "completion_tokens") or _tokens(text),
             finish_reason=str(getattr(choices[0], "finish_reason", None) or ""),
         )
 
@@ -266,7 +269,7 @@ class ChatClient:
         raise ChatMalformed(f"{self.base_url} answered with an empty text")
 
     def _failure(self, error: Exception) -> ChatError:
-        _log.warning("chat_failed", model=self.model, kind=type(error).__name__)
+        _log.often("warning", "chat_failed", model=self.model, kind=type(error).__name__)
         return chat_error(error, self._endpoint)
 
 
@@ -302,4 +305,10 @@ _PARAM = {"system": _system, "user": _user, "assistant": _assistant}
 
 
 def _estimate(messages: Sequence[Message]) -> int:
-    return sum(estimate_tokens(m["content"]) + 4 for m in messages)
+    return sum(_tokens(m["content"]) + 4 for m in messages)
+
+
+def _tokens(text: str) -> int:
+    """An estimate; of a long text by its beginning, since a million characters take a second."""
+    begun = text[:_ESTIMATED_CHARS]
+    return estimate_tokens(begun) * len(text) // max(len(begun), 1)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from ssl import SSLCertVerificationError
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from openai import (
     APIConnectionError,
@@ -17,6 +17,7 @@ from openai import (
     APITimeoutError,
 )
 
+from armory.llm.bounded import AnswerTooLarge
 from armory.llm.errors import (
     ChatError,
     ChatLimited,
@@ -28,6 +29,7 @@ from armory.llm.errors import (
 from armory.llm.parameters import error_text
 from armory.protocol.headers import retry_after
 
+_Cause = TypeVar("_Cause", bound=BaseException)
 _KEY_REFUSED = (401, 403)
 _HINTS = {401: "; check the key", 403: "; check the key", 404: "; check the model's name"}
 _BROKEN_OFF = ("ReadError", "RemoteProtocolError")
@@ -60,6 +62,8 @@ def chat_error(error: Exception, asked: Endpoint) -> ChatError:
         )
     if isinstance(error, APIResponseValidationError | json.JSONDecodeError):
         return ChatMalformed(f"{where} answered something that is no chat completion")
+    if (endless := _caused_by(error, AnswerTooLarge)) is not None:
+        return ChatMalformed(f"{where} answered something that is no chat completion: {endless}")
     if isinstance(error, APIConnectionError):
         return ChatUnavailable(f"{where} {_no_answer(error)}")
     if isinstance(error, APIStatusError):
@@ -90,7 +94,7 @@ def no_completion(answer: object, asked: Endpoint) -> ChatError:
 
 def _no_answer(error: BaseException) -> str:
     """Why the connection brought no whole answer."""
-    if (refused := _certificate(error)) is not None:
+    if (refused := _caused_by(error, SSLCertVerificationError)) is not None:
         return f"cannot be reached: its certificate is not trusted ({refused.verify_message})"
     if type(error.__cause__).__name__ in _BROKEN_OFF:
         return (
@@ -99,10 +103,10 @@ def _no_answer(error: BaseException) -> str:
     return "cannot be reached; is the server running (for Ollama: `ollama serve`)?"
 
 
-def _certificate(error: BaseException) -> SSLCertVerificationError | None:
-    """The refusal of a certificate that is the cause of an error; None: it has another."""
+def _caused_by(error: BaseException, kind: type[_Cause]) -> _Cause | None:
+    """The error of a kind that is another's cause, or that other itself; None: it has another."""
     cause: BaseException | None = error
-    while cause is not None and not isinstance(cause, SSLCertVerificationError):
+    while cause is not None and not isinstance(cause, kind):
         cause = cause.__cause__ or cause.__context__
     return cause
 

@@ -311,7 +311,7 @@ class Runtime:
         loaded = replace(loaded, config=config)
         parts = reloadable(loaded, self.packs())
         settings = retriever_settings(config.tool_rag, loaded.home)
-        pinning = self._pinning(loaded)
+        pinning = await asyncio.to_thread(self._pinning, loaded)  # a large file takes a second
         report.sort(self.pool.specs(), parts.specs)
         if dry_run:
             return report

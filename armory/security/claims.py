@@ -34,13 +34,13 @@ def user_of(claims: Mapping[str, Any], claim: str) -> str:
     """
     user = claims.get(claim)
     if not isinstance(user, str) or not 1 <= len(user) <= _MAX_USER_CHARS:
-        _log.info("jwt_refused", reason=f"no user in the claim {claim!r}")
+        _log.often("info", "jwt_refused", reason=f"no user in the claim {claim!r}")
         raise AuthenticationFailed(REFUSED)
     if not user.isprintable() or user != user.strip() or user.startswith(_CREDENTIALS):
-        _log.info("jwt_refused", reason=f"no user in the claim {claim!r}")
+        _log.often("info", "jwt_refused", reason=f"no user in the claim {claim!r}")
         raise AuthenticationFailed(REFUSED)
     if is_unverified(claims, claim):
-        _log.info("jwt_refused", reason=UNVERIFIED)
+        _log.often("info", "jwt_refused", reason=UNVERIFIED)
         raise AuthenticationFailed(REFUSED)
     return user
 
@@ -60,7 +60,7 @@ def check_own(user: str, others: Iterable[str]) -> None:
         AuthenticationFailed: it is.
     """
     if user.startswith(tuple(f"{other}|" for other in others)):
-        _log.info("jwt_refused", reason="the user is called like one of another issuer")
+        _log.often("info", "jwt_refused", reason="the user is called like one of another issuer")
         raise AuthenticationFailed(REFUSED)
 
 
@@ -72,7 +72,12 @@ def scopes_of(claims: Mapping[str, Any], claim: str) -> frozenset[str]:
     """
     granted = claims.get(claim)
     if not granted and _is_elsewhere(claims, claim):
-        _log.warning("scopes_elsewhere", claim=claim, user=str(claims.get("sub"))[:_MAX_USER_CHARS])
+        _log.often(
+            "warning",
+            "scopes_elsewhere",
+            claim=claim,
+            user=str(claims.get("sub"))[:_MAX_USER_CHARS],
+        )
         raise AuthenticationFailed(
             f"{claim!r} is left out of the token, which only says that there are too many of them, "
             "so nobody knows what this user may not do"
@@ -109,5 +114,5 @@ def expiry_of(claims: Mapping[str, Any]) -> float:
     try:
         return float(claims["exp"])
     except (KeyError, TypeError, ValueError, OverflowError):
-        _log.info("jwt_refused", reason="exp is no date")
+        _log.often("info", "jwt_refused", reason="exp is no date")
         raise AuthenticationFailed(REFUSED) from None

@@ -5,6 +5,7 @@ Owns: finding an issuer's endpoints, and calling them. Never decides what a toke
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -40,6 +41,8 @@ _TYPES = frozenset(("jwt", "at+jwt", "application/at+jwt"))
 _COOLDOWN_S = 10.0
 _METADATA_S = 3_600.0
 _LATEST = 1 << 53
+AT_ONCE = 64
+"""Opaque tokens that are asked about at a time: anybody may send some, and each takes a socket."""
 
 
 class Issuer:
@@ -66,6 +69,7 @@ class Issuer:
         fetch = fetch or partial(document, named=(name,))
         self._fetch = fetch
         self._clock = clock
+        self._turn = asyncio.Semaphore(AT_ONCE)
         self._metadata: Mapping[str, Any] | None = None
         self._asked_at = self._tried_at = float("-inf")
         self._asking: Flight[Mapping[str, Any]] = Flight("ask an issuer about itself")
@@ -100,7 +104,9 @@ class Issuer:
             claims = await self.keys.checked(kid, algorithm, decode)
         except jwt.ImmatureSignatureError:
             early = _early_by(token)
-            _log.warning("clocks_apart", issuer=self.name, ahead_s=early, allowed=self._leeway_s)
+            _log.often(
+                "warning", "clocks_apart", issuer=self.name, ahead_s=early, allowed=self._leeway_s
+            )
             raise jwt.ImmatureSignatureError(
                 f"it begins in {early} s: the clock of {self.name} is ahead of the gateway's by "
                 f"more than the {self._leeway_s:g} s of security.oauth.clock_skew_s"
@@ -129,7 +135,7 @@ class Issuer:
         try:
             found = await server_metadata(self.name, self._object)
         except (Undiscovered, BackendError) as error:
-            _log.warning("issuer_not_asked", issuer=self.name, error=str(error))
+            _log.often("warning", "issuer_not_asked", issuer=self.name, error=str(error))
             if self._metadata is None:
                 raise BackendError(f"the identity provider: {error}") from None
             return self._metadata
@@ -166,7 +172,8 @@ class Issuer:
         headers = basic(settings.client_id, settings.client_secret)
         route = replace(self._route, named=None) if settings.url else self._route
         try:
-            answer = await exchange("POST", url, headers, form=form, route=route)
+            async with self._turn:
+                answer = await exchange("POST", url, headers, form=form, route=route)
         except NoAnswer as error:
             raise BackendError(f"the token cannot be checked: {error}") from None
         claims = json_object(answer.body)

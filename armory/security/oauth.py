@@ -105,7 +105,7 @@ class OAuthScheme:
         try:
             return await issuer.claims(token)
         except jwt.PyJWTError as error:
-            _log.info("access_token_refused", reason=reason(error), issuer=issuer.name)
+            _log.often("info", "access_token_refused", reason=reason(error), issuer=issuer.name)
             raise AuthenticationFailed(REFUSED) from None
 
     async def _introspected(self, token: str, digest: bytes) -> Principal:
@@ -115,11 +115,13 @@ class OAuthScheme:
         said = await first.introspect(token, settings)
         named = text(said.get("iss")) if said is not None else ""
         if said is None or (named and not same_issuer(named, first.name)):
-            _log.info("access_token_refused", reason="not active" if said is None else "issuer")
+            _log.often(
+                "info", "access_token_refused", reason="not active" if said is None else "issuer"
+            )
             self._checked[digest] = (None, time.monotonic() + _REFUSED_S, self._generation)
             raise AuthenticationFailed(REFUSED)
         if isinstance(said.get("cnf"), Mapping):  # bound to a key that a bearer does not show
-            _log.info("access_token_refused", reason="cnf", issuer=first.name)
+            _log.often("info", "access_token_refused", reason="cnf", issuer=first.name)
             raise AuthenticationFailed(REFUSED)
         now = time.time()
         told = {name: value for name, value in said.items() if value is not None}
@@ -136,7 +138,7 @@ class OAuthScheme:
     def _principal(self, issuer: Issuer, claims: Mapping[str, Any], token: str) -> Principal:
         audience = frozenset(map(resource_id, audience_of(claims)))
         if not audience:
-            _log.info("access_token_refused", reason="no audience", issuer=issuer.name)
+            _log.often("info", "access_token_refused", reason="no audience", issuer=issuer.name)
             raise AuthenticationFailed(REFUSED)
         subject, user = self._names(issuer, claims)
         scopes = self._with_implied(scopes_of(claims, self._settings.scopes_claim))

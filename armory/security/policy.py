@@ -189,6 +189,29 @@ class Policy:
         cache.visible[profile, scope.key] = visible
         return visible
 
+    def sees_any(self, catalog: Catalog, principal: Principal, scope: Scope) -> bool:
+        """Whether `principal` may see anything of a snapshot within a scope: of each of many scopes
+        that is known sooner than what it sees there.
+        """
+        visible, tools = self.visible_catalog(catalog, principal), catalog.tools
+        if any(scope.has_tool(tools[name].server, name) for name in visible.tools.names):
+            return True
+        others = (
+            (catalog.prompts, visible.prompts),
+            (catalog.resources, visible.resources),
+            (catalog.templates, visible.templates),
+            (catalog.skills, visible.skills),
+        )
+        return any(scope.has_server(of[name].server) for of, names in others for name in names)
+
+    def visible_part(
+        self, part: Catalog, principal: Principal, scope: Scope = EVERYTHING
+    ) -> VisibleCatalog:
+        """The same of a part of a snapshot, found out anew."""
+        view = self._view(principal, True)
+        profile = _profile(self._rules.applicable(principal), view)
+        return self._make(_Cache(part), profile, scope, view)
+
     def prepare(self, catalog: Catalog) -> None:
         """Compute, in any thread, what recent callers will see of another snapshot: for each of
         them that takes 25 ms with 100,000 tools.

@@ -5,13 +5,12 @@ Owns: rules, and their decisions on names and URIs. Knows no packs and no snapsh
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
-from armory.domain.naming import beginnings, expose_uri
+from armory.domain.naming import Patterns, beginnings, expose_uri, fixed
 from armory.domain.principal import Principal
 from armory.domain.uris import has_steps, plain, read
 
@@ -26,8 +25,8 @@ _URI_CHARS = 65_536
 _CALLERS_KEPT = 10_000
 _NAMES_CHARS = 8_000_000
 """Of their names in all; a token may have hundreds of scopes."""
-_FIXED = re.compile(r"[^*?\[]*")
-"""The part of a glob pattern that stands for itself."""
+_PATTERNS_KEPT = 100_000
+"""Of all rules that speak about callers who are alike, for each of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +47,21 @@ class Rule:
         """Whether this rule applies to `principal`."""
         if not self.who:
             return True
-        names = [principal.subject, *principal.scopes]
-        if principal.user is not None:
-            names.append(principal.user)
+        names = names_of(principal)
         return any(fnmatchcase(name, pattern) for pattern in self.who for name in names)
+
+
+def names_of(principal: Principal) -> list[str]:
+    """What a rule may name somebody by."""
+    names = [principal.subject, *principal.scopes]
+    return names if principal.user is None else [*names, principal.user]
+
+
+class _Said(NamedTuple):
+    """What several rules say together."""
+
+    deny: Patterns
+    allow: Patterns
 
 
 class ByNames(Generic[T]):
@@ -92,7 +102,18 @@ class Rules:
 
     def __init__(self, rules: Sequence[Rule] = ()) -> None:
         self.each = tuple(rules)
+        self._of_names: dict[str, list[int]] = {}
+        self._others: list[int] = []  # for everybody, or for names of a pattern
+        for position, rule in enumerate(self.each):
+            if rule.who and all(fixed(name) == name for name in rule.who):
+                for name in rule.who:
+                    self._of_names.setdefault(name, []).append(position)
+            else:
+                self._others.append(position)
         self._applicable = ByNames(self._applying)
+        self._patterns: dict[Applicable, _Said] = {}
+        self._latest: tuple[Applicable, _Said] | None = None
+        self._kept = 0
         self._decisions: dict[tuple[Applicable, str], bool] = {}
         self._allowing: dict[tuple[Applicable, str], bool] = {}
 
@@ -101,7 +122,10 @@ class Rules:
         return self._applicable.of(principal) if self.each else ()
 
     def _applying(self, principal: Principal) -> Applicable:
-        return tuple(i for i, rule in enumerate(self.each) if rule.applies_to(principal))
+        found = {i for i in self._others if self.each[i].applies_to(principal)}
+        for name in names_of(principal):
+            found.update(self._of_names.get(name, ()))
+        return tuple(sorted(found))
 
     def allow(self, principal: Principal, name: str) -> bool:
         """Whether the rules allow `principal` an exposed name or URI; cached."""
@@ -117,18 +141,32 @@ class Rules:
 
     def decide(self, applicable: Applicable, name: str) -> bool:
         """The same of rules that apply, found out anew."""
-        allowed = False
-        for position in applicable:
-            rule = self.each[position]
-            if any(fnmatchcase(name, pattern) for pattern in rule.deny):
-                return False
-            allowed = allowed or any(fnmatchcase(name, pattern) for pattern in rule.allow)
-        return allowed
+        said = self._said(applicable)
+        return not said.deny.match(name) and said.allow.match(name)
 
     def deny(self, applicable: Applicable, name: str) -> bool:
         """Whether one of those that apply denies a name or URI."""
-        rules = (self.each[position] for position in applicable)
-        return any(fnmatchcase(name, pattern) for rule in rules for pattern in rule.deny)
+        return self._said(applicable).deny.match(name)
+
+    def _said(self, applicable: Applicable) -> _Said:
+        """What rules say together; mostly it is asked of the same ones again, and thousands of
+        positions take long to compare.
+        """
+        latest = self._latest
+        if latest is not None and latest[0] is applicable:
+            return latest[1]
+        found = self._patterns.get(applicable)
+        if found is None:
+            rules = [self.each[position] for position in applicable]
+            deny = [pattern for rule in rules for pattern in rule.deny]
+            allow = [pattern for rule in rules for pattern in rule.allow]
+            found = _Said(Patterns(deny), Patterns(allow))
+            self._kept += len(deny) + len(allow) + 1
+            if self._kept > _PATTERNS_KEPT:
+                self._patterns, self._kept = {}, len(deny) + len(allow) + 1
+            self._patterns[applicable] = found
+        self._latest = applicable, found
+        return found
 
     def may_allow(self, principal: Principal, server: str) -> bool:
         """Whether the rules could allow `principal` anything of `server`; denials are ignored."""
@@ -143,7 +181,7 @@ class Rules:
     def _any_pattern(self, applicable: Applicable, server: str) -> bool:
         """Whether a pattern of the given rules could allow anything of `server`."""
         allowed = (pattern for i in applicable for pattern in self.each[i].allow)
-        begun = [match[0] for pattern in allowed if (match := _FIXED.match(pattern))]
+        begun = list(map(fixed, allowed))
         places = beginnings(server)
         return any(p.startswith(text) or text.startswith(p) for p in places for text in begun)
 

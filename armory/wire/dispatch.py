@@ -127,7 +127,9 @@ class Dispatcher:
 def failed(failure: Exception, request: ClientRequest, method: str) -> Reply:
     """The answer to a request that failed; an unexpected exception is logged."""
     if not isinstance(failure, ANSWERED):
-        _log.error("request_failed", method=method[:100], error=repr(failure), exc_info=failure)
+        _log.often(
+            "error", "request_failed", method=method[:100], error=repr(failure), exc_info=failure
+        )
     return Reply(error=error_object(failure), era=request.era)
 
 

@@ -215,7 +215,9 @@ async def _watch(
         else:
             uris.append(uri)
     if failed:
-        _log.info("resource_subscriptions_not_honoured", count=len(failed), first=failed[0])
+        _log.often(
+            "info", "resource_subscriptions_not_honoured", count=len(failed), first=failed[0]
+        )
     return uris
 
 

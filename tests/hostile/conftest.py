@@ -79,7 +79,7 @@ class Steps:
         found = list(dict.fromkeys(places(nodes, self.flags)))
         words = list(dict.fromkeys(text for pair in found for text in pair if len(text) < 24))
         chars = list(dict.fromkeys([*members(nodes, self.flags), *"".join(words)]))[:12]
-        begins = list(dict.fromkeys(["", *words]))[:16]
+        begins = list(dict.fromkeys(["", *words]))[:24]
         yield from ((begin, char) for char in chars for begin in begins)
         yield from ((begin, word) for word in words[:12] if word for begin in begins[:6])
         yield from (("", word) for word in words[12:40])
@@ -357,7 +357,7 @@ def members(nodes: list[Any], flags: int) -> Iterator[str]:
     """Characters of each kind that a set of an expression holds."""
     for op, value in nodes:
         if str(op) == "IN":
-            yield from (char for char in "a. 0-_" if _fits("IN", value, flags, {char}))
+            yield from (char for char in "a. 0-_\n" if _fits("IN", value, flags, {char}))
         elif str(op).endswith("REPEAT"):
             yield from members(list(value[2]), flags)
         elif str(op) == "SUBPATTERN":

@@ -22,6 +22,7 @@ from armory.domain.catalog import ServerLists
 from armory.domain.principal import INTERNAL
 from armory.errors import UpstreamUnavailable
 from armory.gateway.gateway import Gateway
+from armory.gateway.settings import GatewaySettings
 from armory.http1.connection import Connection as UpstreamConnection
 from armory.http1.pool import Connections
 from armory.http1.response import ClosedEarly
@@ -125,9 +126,9 @@ async def answered(reader: asyncio.StreamReader) -> dict[str, str]:
 
 
 @pytest.fixture
-async def front() -> AsyncGenerator[Front]:
+async def front(request: pytest.FixtureRequest) -> AsyncGenerator[Front]:
     found = Front()
-    gateway = Gateway(found.pool, WordRetriever())
+    gateway = Gateway(found.pool, WordRetriever(), settings=getattr(request, "param", None))
     gateway.publish(found.pool.catalog())
     async with serving(gateway) as (url, _):
         found.port = int(url.rpartition(":")[2])
@@ -272,6 +273,29 @@ async def test_a_session_that_ends_in_mid_call_leaves_nothing(front: Front, gone
     await asyncio.wait_for(front.begun.wait(), 30)
     writer.transport.abort()
     reader, writer = await asyncio.open_connection("127.0.0.1", front.port)
+    head = "".join(
+        f"{name}: {value}\r\n" for name, value in {"Host": "localhost", **headers}.items()
+    )
+    writer.write(f"DELETE /mcp HTTP/1.1\r\n{head}\r\n".encode())
+    await answered(reader)
+    writer.close()
+    await gone(Connection)
+    await gone(Session)
+
+
+@pytest.mark.parametrize("front", [GatewaySettings(personal={"up": "always"})], indirect=True)
+async def test_a_session_whose_principal_has_lists_to_itself_leaves_nothing(
+    front: Front, gone: Gone
+) -> None:
+    """They are kept for its principal, which comes again; not how to reach this client."""
+    params = {"protocolVersion": LEGACY, "capabilities": {"roots": {}}, "clientInfo": {"name": "x"}}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
+    reader, writer = await front.open(message, {})
+    session = (await answered(reader))["mcp-session-id"]
+    headers = {"Mcp-Session-Id": session, "MCP-Protocol-Version": LEGACY}
+    front.send(writer, {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}, headers)
+    await answered(reader)
+    assert there_are(Session)
     head = "".join(
         f"{name}: {value}\r\n" for name, value in {"Host": "localhost", **headers}.items()
     )

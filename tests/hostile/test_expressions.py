@@ -59,6 +59,8 @@ _JWT.sub("", "eyJaaaaaaaa-" * (million // 10))
 for text in ("-" * million, "<think>" * million, "Action Input: [" + " " * million + "x"):
     parse_step(text)
 parse_arguments("[" + "," * million, lambda _: None)
+parse_arguments("query: a" + " " * million + "b", lambda _: None)
+parse_arguments("a" + "\n" * million + "b", lambda _: None)
 read_queries("<think>" * million)
 read_queries("- a" + " " * million)
 print("done")

@@ -6,12 +6,14 @@ Owns: `ViewDifference`. Never imports a transport.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from operator import attrgetter
-from typing import Literal
+from typing import Any, Literal
 
+from armory.domain.catalog import Catalog, Diff
 from armory.domain.principal import Principal
 from armory.domain.tool import ListedRecord, ToolRecord
-from armory.domain.visibility import Scope
+from armory.domain.visibility import Scope, VisibleCatalog
 from armory.gateway.endpoint import Endpoint
 from armory.gateway.settings import GROUPS
 from armory.gateway.views.view import View
@@ -28,6 +30,7 @@ _METHODS: tuple[tuple[str, tuple[Kind, ...]], ...] = (
     (PROMPTS_CHANGED, ("prompts",)),
     (RESOURCES_CHANGED, ("resources", "templates", "skills")),
 )
+_KINDS: tuple[Kind, ...] = ("tools", "prompts", "resources", "templates", "skills")
 _OF_LISTINGS = attrgetter(
     "tool_rag", "without_query", "full_list_limit", "search_tools", "call_tool", "find_tools",
     "pin", "server_pins", "query_chars", "query_top_k",
@@ -48,7 +51,8 @@ class ViewDifference:
         self.old = old
         self.new = new
         self.private = private
-        self._diff = new.catalog.diff(old.catalog)
+        self._diff = diff = new.catalog.diff(old.catalog)
+        self._parts = _part(old.catalog, diff), _part(new.catalog, diff)
         before, after = old.catalog.servers, new.catalog.servers
         self._regrouped = {
             server
@@ -56,6 +60,7 @@ class ViewDifference:
             if [*before[server].groups] != [*after[server].groups]
         }
         self._known: dict[tuple[object, ...], frozenset[str]] = {}
+        self._private: dict[Kind, set[str]] = {}
 
     def __bool__(self) -> bool:
         old, new = self.old, self.new
@@ -74,8 +79,7 @@ class ViewDifference:
 
     def _compare(self, principal: Principal, endpoint: Endpoint) -> frozenset[str]:
         old, new = self.old, self.new
-        before = old.policy.visible_catalog(old.catalog, principal, _scope(old, endpoint))
-        after = new.policy.visible_catalog(new.catalog, principal, _scope(new, endpoint))
+        before, after = self._visible(principal, _scope(old, endpoint), _scope(new, endpoint))
         changed = {
             method
             for method, kinds in _METHODS
@@ -87,23 +91,55 @@ class ViewDifference:
             changed.add(GROUPS_CHANGED)
         return frozenset(changed)
 
+    def _visible(
+        self, principal: Principal, before: Scope, after: Scope
+    ) -> tuple[VisibleCatalog, VisibleCatalog]:
+        """What a caller saw, and what it sees now; where the rules are the same, of that alone
+        which differs: each of thousands who listen may have rules of its own.
+        """
+        old, new = self.old, self.new
+        if old.policy is new.policy and before == after:
+            see = new.policy.visible_part
+            return see(self._parts[0], principal, before), see(self._parts[1], principal, after)
+        return (
+            old.policy.visible_catalog(old.catalog, principal, before),
+            new.policy.visible_catalog(new.catalog, principal, after),
+        )
+
     def _differs(self, kind: Kind, before: frozenset[str], after: frozenset[str]) -> bool:
         if not self.private and before != after:
             return True  # the union below is of both lists where all is new
         changed = getattr(self._diff, kind).names
         if self.private:
-            records: tuple[Mapping[str, ToolRecord | ListedRecord], ...] = (
+            private = self._of_private(kind)
+            before, after, changed = before - private, after - private, changed - private
+        return before != after or not changed.isdisjoint(after)
+
+    def _of_private(self, kind: Kind) -> set[str]:
+        """Names of what private servers have, in both views: looked for once."""
+        found = self._private.get(kind)
+        if found is None:
+            views: tuple[Mapping[str, ToolRecord | ListedRecord], ...] = (
                 getattr(self.old.catalog, kind),
                 getattr(self.new.catalog, kind),
             )
-            private = {
+            found = self._private[kind] = {
                 name
-                for known in records
-                for name, record in known.items()
+                for records in views
+                for name, record in records.items()
                 if record.server in self.private
             }
-            before, after, changed = before - private, after - private, changed - private
-        return before != after or not changed.isdisjoint(after)
+        return found
+
+
+def _part(catalog: Catalog, diff: Diff) -> Catalog:
+    """That of a catalog which differs from another one."""
+    parts: dict[str, Any] = {}
+    for kind in _KINDS:
+        records: Mapping[str, ToolRecord | ListedRecord] = getattr(catalog, kind)
+        names: frozenset[str] = getattr(diff, kind).names
+        parts[kind] = {name: records[name] for name in names if name in records}
+    return replace(catalog, **parts)
 
 
 def _listing(view: View, endpoint: Endpoint) -> object:

@@ -160,7 +160,9 @@ class ResourceWatches:
                 watched = frozenset(self._watched.get(key, ()))
                 await self._pool.set_subscriptions(server, owner, watched)
         except (ArmoryError, Refused, TimeoutError) as error:
-            _log.info("unsubscribe_failed", upstream=server, error=str(error) or "no answer")
+            _log.often(
+                "info", "unsubscribe_failed", upstream=server, error=str(error) or "no answer"
+            )
 
     def replaced(self, server: str) -> None:
         """An upstream is gone, or has new sessions, which have no subscriptions yet."""

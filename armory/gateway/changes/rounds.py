@@ -16,6 +16,10 @@ from armory.steps import FLOODING
 Tell = Callable[[Subscription], None]
 _AT_ONCE = 64
 _TURN_S = 0.001
+_LONG_S = 0.005
+"""So long one turn may take at most, but for the one who is told last: what differs for whoever has
+rules of its own may have to be found out first.
+"""
 _WAITING = 64
 
 
@@ -61,8 +65,10 @@ class Rounds:
 
 
 def _each(listening: tuple[Subscription, ...], tell: Tell) -> Generator[None]:
-    for begin in range(0, len(listening), _AT_ONCE):
-        if begin:
+    told, began = 0, perf_counter()
+    for subscription in listening:
+        if told == _AT_ONCE or perf_counter() - began > _LONG_S:
             yield
-        for subscription in listening[begin : begin + _AT_ONCE]:
-            tell(subscription)
+            told, began = 0, perf_counter()
+        tell(subscription)
+        told += 1

@@ -61,7 +61,8 @@ async def compact_result(result: Raw, origin: str, count: OnCompacted) -> Raw:
         compact, saving = compacted(result)
     if saving.after < saving.before:
         count(origin, saving.before, saving.after)
-        _log.info(
+        _log.often(
+            "info",
             "result_compacted",
             origin=origin,
             tokens_before=saving.before,

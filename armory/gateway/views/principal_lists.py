@@ -227,11 +227,18 @@ class PrincipalLists:
                 self._refresh(held)
 
     def release(self, session_id: str) -> None:
-        """A legacy session ended: forget what was fetched for it alone."""
+        """A legacy session ended: forget what was fetched for it alone, and of the rest how its
+        client was reached, with which would stay all that the session keeps.
+        """
         self._own.pop(session_id, None)
         for held in self._held:
-            if held.owner.session_id == session_id and held.key != held.owner.principal.key:
+            owner = held.owner
+            if owner.session_id == session_id and held.key != owner.principal.key:
                 self._held.drop(held)
+            elif owner.session_id == session_id:
+                if held.capabilities is None:
+                    held.capabilities = owner.capabilities
+                held.owner = Owner(owner.principal)
 
     async def close(self) -> None:
         """Cancel all fetches."""

@@ -7,7 +7,7 @@ transport; decides nothing about queries.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 
 import msgspec
 from cachetools import LRUCache
@@ -97,8 +97,9 @@ class View:
 
     def sets_for(self, principal: Principal) -> list[str]:
         """The sets of which a caller may see anything."""
-        sets = self.settings.sets
-        return [name for name in sets if self.endpoint_for(principal, "set", name) is not None]
+        sets, sees = self.settings.sets, partial(self.policy.sees_any, self.catalog, principal)
+        every = not self.policy.restricts
+        return [name for name in sets if every or sees(self._endpoints["set", name].scope)]
 
     def set_spec(self, endpoint: Endpoint) -> SetSpec | None:
         """The configured set behind an endpoint."""

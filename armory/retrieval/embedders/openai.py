@@ -27,6 +27,7 @@ from openai import (
 )
 
 from armory.errors import BackendError, ConfigError
+from armory.llm.bounded import AnswerTooLarge, bounded_client
 from armory.llm.tokens import estimate_tokens
 from armory.logger import Logger
 from armory.protocol.headers import retry_after
@@ -42,6 +43,8 @@ _MAX_TOKENS = 250_000
 _TEXT_TOKENS = 8_000
 _FIRST_WAIT_S = 0.5
 _LONGEST_WAIT_S = 20.0
+_OTHER_BYTES, _NUMBER_BYTES = 1 << 20, 32
+"""Of an answer: beside its vectors; of each of their numbers where those are written out."""
 _OPENAI = "https://api.openai.com/v1"
 """Said to the client, which would else go by OPENAI_BASE_URL."""
 
@@ -107,6 +110,7 @@ class OpenAIEmbedder:
         self._wait_s = wait_s
         self._max_texts = max_texts
         self._max_tokens = max_tokens
+        self._answer_bytes = _OTHER_BYTES + max_texts * self._dimension * _NUMBER_BYTES
         self._where = base_url or _OPENAI
         self._key, self._timeout_s = api_key or "none", timeout_s
         self._opened: tuple[asyncio.AbstractEventLoop, AsyncOpenAI] | None = None
@@ -140,7 +144,11 @@ class OpenAIEmbedder:
         loop = asyncio.get_running_loop()
         if self._opened is None or self._opened[0] is not loop:
             made = AsyncOpenAI(
-                api_key=self._key, base_url=self._where, timeout=self._timeout_s, max_retries=0
+                api_key=self._key,
+                base_url=self._where,
+                timeout=self._timeout_s,
+                max_retries=0,
+                http_client=bounded_client(self._answer_bytes),
             )
             self._opened = loop, made
         return self._opened[1]
@@ -176,7 +184,7 @@ class OpenAIEmbedder:
                 wait = self._pause(attempt, error)
                 _log.info("embedding_retry", attempt=attempt + 1, wait_s=wait, why=_kind(error))
                 await asyncio.sleep(wait)
-            except (APIError, ValueError) as error:
+            except (APIError, AnswerTooLarge, ValueError) as error:
                 raise self._failure(error) from error
         raise AssertionError("every attempt returns or raises")
 
@@ -233,7 +241,8 @@ class OpenAIEmbedder:
             return BackendError(f"{where} cannot be reached: {error.__cause__ or error}")
         if isinstance(error, APIStatusError):
             return BackendError(f"{where} answered HTTP {error.status_code}")
-        return BackendError(f"{where} sent something that is no answer: {_kind(error)}")
+        said = error if isinstance(error, AnswerTooLarge) else _kind(error)
+        return BackendError(f"{where} sent something that is no answer: {said}")
 
 
 def _worth_retrying(error: APIError) -> bool:

@@ -12,6 +12,7 @@ from armory.agent.catalog import CatalogSource, Engine
 from armory.agent.chunks import ChunkSource
 from armory.agent.documents import DocumentSource
 from armory.agent.loop import RetrievalAgent
+from armory.agent.runs import Runs
 from armory.agent.settings import AgentLimits
 from armory.agent.synthetic import ChatQueryGenerator
 from armory.config import Loaded
@@ -53,7 +54,7 @@ async def open_agent(
         sources.append(documents)
     chat = await stack.enter_async_context(chat_client(loaded))
     limits = AgentLimits(**values_for(AgentLimits, agent))
-    return RetrievalAgent(chat, sources, limits), documents
+    return RetrievalAgent(chat, sources, limits, Runs()), documents
 
 
 def query_generator(loaded: Loaded, chat: ChatClient) -> ChatQueryGenerator | None:

@@ -66,12 +66,16 @@ class Endpoints:
                     raise OAuthError("access_denied", "this Host is not allowed here", 403)
                 return await handler(request)
             except OAuthError as error:
-                _log.info(
-                    "oauth_refused", path=request.path, error=error.code, reason=error.description
+                _log.often(
+                    "info",
+                    "oauth_refused",
+                    path=request.path,
+                    error=error.code,
+                    reason=error.description,
                 )
                 return refusal(error)
             except ArmoryError as error:
-                _log.warning("oauth_failed", path=request.path, error=error.message)
+                _log.often("warning", "oauth_failed", path=request.path, error=error.message)
                 return refusal(OAuthError("temporarily_unavailable", "try again later", 503))
 
         app.router.add_route(method, path, guarded)

@@ -230,6 +230,7 @@ class Session:
     def let_go(self) -> None:
         """It has ended and reports to nobody: it is freed with its last reference."""
         self._owner = self.general.on_put = None
+        self.forget()
         self.subscription.client, self.subscription.deliver = None, _to_nobody
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from fnmatch import fnmatchcase
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from armory.domain.naming import (
     MAX_NAME,
+    Patterns,
     expose_names,
     expose_task,
     expose_uri,
@@ -147,3 +149,12 @@ def test_no_call_into_c_goes_through_all_names() -> None:
     finally:
         sys.setprofile(before)
     assert "fromkeys" not in called  # all other threads would wait
+
+
+PATTERNS = st.text("ab_*?[]!-\n", max_size=6)
+
+
+@given(st.lists(PATTERNS, max_size=5), PATTERNS)
+def test_patterns_match_together_what_one_of_them_matches(patterns: list[str], name: str) -> None:
+    alone = any(fnmatchcase(name, pattern) for pattern in patterns)
+    assert Patterns(patterns).match(name) == alone

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from armory.domain.principal import Principal
+from armory.gateway.changes import rounds
+from armory.gateway.changes.rounds import Rounds
 from armory.protocol.link import Owner
 from armory.protocol.methods import LOGGED, RESOURCE_UPDATED
 from armory.protocol.session_events import Notified
@@ -31,6 +33,23 @@ async def test_thousands_hear_of_a_change_a_few_at_a_time(bench: Bench) -> None:
     change(bench, tools=tools)
     await until(lambda: all(len(one.heard) == 2 for one in listeners if one is not gone))
     assert len(gone.heard) < 2
+
+
+async def test_who_takes_long_to_be_told_leaves_others_their_turn(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(rounds, "perf_counter", lambda: now[0])
+    told: list[object] = []
+
+    def tell(listener: object) -> None:
+        told.append(listener)
+        now[0] += 0.02  # as for those of whom has to be found out first what they see
+
+    going = Rounds()
+    going.begin([Listener(bench).subscription for _ in range(20)], tell)
+    assert len(told) == 1
+    await until(lambda: len(told) == 20)
 
 
 async def test_what_one_upstream_session_says_is_no_matter_of_the_others(bench: Bench) -> None:

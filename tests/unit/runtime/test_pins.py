@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,8 @@ from armory.domain.catalog_builder import build_catalog
 from armory.runtime import open_runtime
 from armory.runtime.blocks.pins import pinning_of
 from armory.testing.upstreams.http import ScriptedUpstream
+
+EMPTY = '{"tools": {}}'
 
 
 def project(folder: Path, home: Path) -> Loaded:
@@ -98,3 +102,31 @@ async def test_what_is_approved_while_the_configuration_is_read_again_stays_appr
         await reloading
         await runtime.keeper.settle()
         assert names() == ["up__echo"]
+
+
+@pytest.mark.anyio
+async def test_pinned_definitions_are_read_beside_the_event_loop(tmp_path: Path) -> None:
+    """Of a large catalog that takes a second; others are answered meanwhile."""
+    loaded = load_text("{}", environ={"ARMORY_HOME": str(tmp_path)})
+    async with open_runtime(loaded, address=("127.0.0.1", 0)) as runtime:
+        path = loaded.place_in(tmp_path / "pins", ".json")
+        path.parent.mkdir(exist_ok=True)
+        path.unlink(missing_ok=True)
+        os.mkfifo(path)  # whoever reads it waits for who writes it
+        answered = threading.Event()
+        in_time: list[bool] = []
+
+        def write() -> None:
+            in_time.append(answered.wait(10))
+            with path.open("w") as pipe:
+                path.unlink()
+                path.write_text(EMPTY)  # for whoever reads it after that
+                pipe.write(EMPTY)
+
+        writing = asyncio.create_task(asyncio.to_thread(write))
+        reloading = asyncio.create_task(runtime.reload(loaded))
+        await asyncio.sleep(0)  # it begins
+        await asyncio.to_thread(answered.set)
+        async with asyncio.timeout(30):
+            await asyncio.gather(writing, reloading)
+    assert in_time == [True]

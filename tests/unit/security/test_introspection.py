@@ -7,13 +7,16 @@ import time
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from armory.errors import AuthenticationFailed, BackendError
 from armory.security import oauth
-from armory.security.issuer import Issuer
+from armory.security.issuer import AT_ONCE, Issuer
 from armory.security.oauth import OAuthScheme
 from armory.security.settings import IntrospectionSettings, OAuthSettings
 from armory.testing.identity import IdentityProvider
+from armory.testing.listening import listening
+from armory.testing.waiting import until
 
 pytestmark = pytest.mark.anyio
 HERE = "https://gateway.example/mcp"
@@ -130,3 +133,34 @@ async def test_introspection_that_fails_refuses_nobody(provider: IdentityProvide
     with pytest.raises(BackendError, match="401") as failed:
         await checks.identify("a-secret-token")
     assert "a-secret-token" not in str(failed.value)
+
+
+async def test_made_up_tokens_are_asked_about_so_many_at_a_time(
+    provider: IdentityProvider,
+) -> None:
+    """Each takes a socket, and whoever sends them has no credential."""
+    asked, over = 0, asyncio.Event()
+
+    async def introspect(_request: web.Request) -> web.Response:
+        nonlocal asked
+        asked += 1
+        await over.wait()
+        return web.json_response({"active": False})
+
+    app = web.Application()
+    app.router.add_post("/introspect", introspect)
+    runner, url = await listening(app)
+    settings = IntrospectionSettings("armory", "armory-secret", f"{url}/introspect")
+    checks = scheme(provider, introspection=settings)
+    sent = [asyncio.create_task(checks.identify(f"made-up-{n}")) for n in range(2 * AT_ONCE)]
+    await until(lambda: asked == AT_ONCE)
+    for _ in range(50):  # no further one comes, whatever the loop does
+        await asyncio.sleep(0)
+    assert asked == AT_ONCE
+    for one in sent[:AT_ONCE]:
+        one.cancel()  # who asked has gone, and makes room
+    await until(lambda: asked == 2 * AT_ONCE)
+    over.set()
+    done = await asyncio.gather(*sent, return_exceptions=True)
+    assert all(isinstance(one, AuthenticationFailed) for one in done[AT_ONCE:])
+    await runner.cleanup()
