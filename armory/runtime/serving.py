@@ -59,11 +59,10 @@ async def serve(runtime: Runtime, stack: AsyncExitStack, listeners: Listeners) -
         observers=runtime.observers,
     )
     logs = config.observability.log_level == "debug"
-    app = make_app(
-        body_bytes=config.server.limits.body_bytes, wait_ready=runtime.ready, log_requests=logs
-    )
-    edge.register(app)
     prefix = base_path(config)
+    ready, most = runtime.ready, config.server.limits.body_bytes
+    app = make_app(body_bytes=most, wait_ready=ready, base_path=prefix, log_requests=logs)
+    edge.register(app)
     health = _make_health(runtime, checks, edge.hosts)
     health.register(app, prefix, metrics=listeners.metrics is None)
     if listeners.metrics is not None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Set
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -50,8 +50,10 @@ class Leaving:
         begun: whether it is.
         make_room: for the caller of a request on such a connection; whether there is some now.
         refused: how many requests beyond the cap were not answered.
+        health: paths that are answered also there.
     """
 
+    health: frozenset[str]
     begun: bool = False
     make_room: Callable[[web.Request], Awaitable[bool]] | None = None
     refused: int = 0
@@ -64,7 +66,7 @@ class Leaving:
         def handle(request: web.Request) -> Awaitable[web.StreamResponse]:
             connection: Any = request.protocol
             message = request._message  # pyright: ignore[reportPrivateUsage]
-            if connection.reserve and not request.path.endswith(ALWAYS_ANSWERED):
+            if connection.reserve and request.path not in self.health:
                 return self._beyond(request, handle)
             if self.begun or connection.reserve:
                 # as if the client had asked for it: also streams say so in their head
@@ -140,7 +142,7 @@ class Listening:
         shown = "127.0.0.1" if self.everywhere else _bracketed(self.host)
         self.url = f"http://{shown}:{self.port}{base_path}"
         self._bound = bound
-        self._leaving = Leaving()
+        self._leaving = Leaving(_health(base_path))
         self._early = Early(body_bytes + BODY_MARGIN, base_path)
         self._server = web.Server(
             self._leaving.around(self._early.handle, None),  # pyright: ignore[reportArgumentType]
@@ -251,6 +253,7 @@ def make_app(
     *,
     body_bytes: int,
     wait_ready: Callable[[], Awaitable[None]] | None = None,
+    base_path: str = "",
     log_requests: bool = False,
 ) -> web.Application:
     """An application without routes.
@@ -258,19 +261,25 @@ def make_app(
     Args:
         body_bytes: the largest body that routes accept.
         wait_ready: awaited before all requests but health; returns at once when all is there.
+        base_path: path under which health is served.
         log_requests: whether each request is logged.
     """
     middlewares: list[Middleware] = [_access_log] if log_requests else []
     middlewares.append(_explain_not_found)
     if wait_ready is not None:
-        middlewares.append(_held_until(wait_ready))
+        middlewares.append(_held_until(wait_ready, _health(base_path)))
     return web.Application(middlewares=middlewares, client_max_size=body_bytes + BODY_MARGIN)
 
 
-def _held_until(wait_ready: Callable[[], Awaitable[None]]) -> Middleware:
+def _health(base_path: str) -> frozenset[str]:
+    """Not what ends alike: an upstream may be called `metrics`."""
+    return frozenset(base_path + path for path in ALWAYS_ANSWERED)
+
+
+def _held_until(wait_ready: Callable[[], Awaitable[None]], health: Set[str]) -> Middleware:
     @web.middleware
     async def hold(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if not request.path.endswith(ALWAYS_ANSWERED):
+        if request.path not in health:
             await wait_ready()
         return await handler(request)
 

@@ -10,6 +10,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from armory.testing.waiting import until
 from armory.web.app import Listening, make_app
 from armory.web.binding import bind
 from armory.web.settings import ListenSettings
@@ -116,3 +117,33 @@ async def test_it_can_be_closed_twice() -> None:
         await server.close()
         await server.close()
     assert ended == ["told"]
+
+
+async def test_what_is_named_like_health_waits_like_others() -> None:
+    """An upstream may be called `metrics`, and a set `readyz`."""
+    ready = asyncio.Event()
+    waits = 0
+
+    async def wait_ready() -> None:
+        nonlocal waits
+        waits += 1
+        await ready.wait()
+
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(text=request.path)
+
+    app = make_app(body_bytes=0, wait_ready=wait_ready, base_path="/below")
+    for path in ("/below/metrics", "/below/mcp/metrics", "/below/mcp/set/readyz"):
+        app.router.add_get(path, answer)
+    async with listening() as (server, client):
+        await server.serve(app)
+
+        async def get(path: str) -> str:
+            async with client.get(f"{server.url}{path}") as found:
+                return await found.text()
+
+        held = [asyncio.create_task(get(path)) for path in ("/mcp/metrics", "/mcp/set/readyz")]
+        assert await get("/metrics") == "/below/metrics"
+        await until(lambda: waits == len(held), timeout_s=5)
+        ready.set()
+        assert await asyncio.gather(*held) == ["/below/mcp/metrics", "/below/mcp/set/readyz"]
