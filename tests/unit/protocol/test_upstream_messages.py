@@ -54,10 +54,16 @@ def test_a_batch() -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"nonsense", b"3", b'{"id":', b"[1]", b'{"id":true}', b"\xff\xfe", b'{"method":3}'],
+    [b"nonsense", b"3", b'{"id":', b"[1]", b'{"id":true}', b"\xff\xfe", b'{"method":3}'],
 )
 def test_garbage_is_no_message_and_said_to_be(data: bytes) -> None:
     with pytest.raises(UnreadableMessage, match="not a JSON-RPC message"):
+        decode(data)
+
+
+@pytest.mark.parametrize("data", [b"", b" \r\n"])
+def test_what_is_empty_is_called_so(data: bytes) -> None:
+    with pytest.raises(UnreadableMessage, match="an empty body"):
         decode(data)
 
 
