@@ -29,8 +29,9 @@ from armory.runtime.rest import broadcast_of, rest_services
 from armory.runtime.running import Runtime
 from armory.runtime.settings import base_path, http_settings
 from armory.security.authentication import ADMIN, Admission, Authenticator
-from armory.web.app import Listening, Shortcut, make_app
+from armory.web.app import Listening, make_app
 from armory.web.console.pages import register_console
+from armory.web.front import Shortcut
 from armory.web.health import Health
 from armory.web.rest.api import register_rest
 from armory.wire.http.edge import HttpEdge

@@ -9,8 +9,9 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
-from armory.web.app import Listening, Shortcut
+from armory.web.app import Listening
 from armory.web.binding import Bound
+from armory.web.front import Shortcut
 from armory.web.settings import ListenSettings
 
 

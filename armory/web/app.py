@@ -10,8 +10,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import Awaitable, Callable, Mapping, Set
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Set
 from functools import partial
 from typing import Any
 
@@ -22,6 +21,7 @@ from armory.logger import Logger
 from armory.web.binding import Bound, cannot_bind
 from armory.web.connections.registry import LATE_AMONG_REPLICAS_S, Connections
 from armory.web.early import Early
+from armory.web.front import Front, Shortcut
 from armory.web.settings import ListenSettings
 
 _log = Logger(__name__)
@@ -29,88 +29,8 @@ ALWAYS_ANSWERED = ("/healthz", "/readyz", "/metrics")
 _EVERYWHERE = ("0.0.0.0", "::")
 _ACCEPTED_AT_ONCE = 64
 _BACKLOG = 1_024
-_LONG_TARGET = 1_024
-_PATH_PARTS, _PARAMETERS = 64, 256
-"""Of a longer target: the router looks for each beginning of a path, and parameters are parsed for
-whoever asks.
-"""
 BODY_MARGIN = 64 * 1024
 """How far aiohttp's own body limit is above the configured one, which is to answer first."""
-
-
-@dataclass(slots=True)
-class Leaving:
-    """Whether the server is shutting down: then each answer closes its connection.
-
-    Answers on connections beyond the cap close theirs, too, and only health checks are served
-    there, unless one caller has more than half of all connections: then one of those is closed to
-    make room.
-
-    Attributes:
-        begun: whether it is.
-        make_room: for the caller of a request on such a connection; whether there is some now.
-        refused: how many requests beyond the cap were not answered.
-        health: paths that are answered also there.
-    """
-
-    health: frozenset[str]
-    begun: bool = False
-    make_room: Callable[[web.Request], Awaitable[bool]] | None = None
-    refused: int = 0
-
-    def around(self, handler: Handler, shortcut: Shortcut | None) -> Handler:
-        """The handler of every request."""
-        direct: Mapping[str, Handler] = {} if shortcut is None else shortcut.handlers
-        ready = _never if shortcut is None else shortcut.ready
-
-        def handle(request: web.Request) -> Awaitable[web.StreamResponse]:
-            connection: Any = request.protocol
-            message = request._message  # pyright: ignore[reportPrivateUsage]
-            if connection.reserve and request.path not in self.health:
-                return self._beyond(request, handle)
-            if self.begun or connection.reserve:
-                # as if the client had asked for it: also streams say so in their head
-                request._message = message._replace(should_close=True)  # pyright: ignore[reportPrivateUsage]
-            target = message.path
-            if len(target) > _LONG_TARGET and _has_too_many_parts(target):
-                return _too_long()
-            found = direct.get(target) or direct.get(request.path)  # most need not be taken apart
-            if found is None or not ready() or "Expect" in request.headers:
-                return handler(request)
-            return found(request)
-
-        return handle
-
-    async def _beyond(self, request: web.Request, handle: Handler) -> web.StreamResponse:
-        """The answer to a request on a connection beyond the cap."""
-        if self.make_room is None or not await self.make_room(request):
-            self.refused += 1
-            return _full()
-        return await handle(request)
-
-
-def _never() -> bool:
-    return False
-
-
-def _has_too_many_parts(target: str) -> bool:
-    path, _, query = target.partition("?")
-    return path.count("/") > _PATH_PARTS or query.count("&") >= _PARAMETERS
-
-
-async def _too_long() -> web.StreamResponse:
-    text = f"expected at most {_PATH_PARTS} parts of the path and {_PARAMETERS} parameters\n"
-    return web.Response(status=414, text=text)
-
-
-def _full() -> web.StreamResponse:
-    full = web.Response(
-        status=503,
-        text="every connection is in use (server.limits.connections); try again later\n",
-        headers={"Retry-After": "1"},
-    )
-    full.force_close()
-    return full
 
 
 class Listening:
@@ -142,10 +62,10 @@ class Listening:
         shown = "127.0.0.1" if self.everywhere else _bracketed(self.host)
         self.url = f"http://{shown}:{self.port}{base_path}"
         self._bound = bound
-        self._leaving = Leaving(_health(base_path))
+        self._front = Front(_health(base_path))
         self._early = Early(body_bytes + BODY_MARGIN, base_path)
         self._server = web.Server(
-            self._leaving.around(self._early.handle, None),  # pyright: ignore[reportArgumentType]
+            self._front.around(self._early.handle, None),  # pyright: ignore[reportArgumentType]
             request_factory=self._early.request,  # requests of the kind that the handler takes
             handler_cancellation=True,
         )
@@ -165,7 +85,7 @@ class Listening:
     @property
     def refused(self) -> int:
         """How many requests were refused because every connection was in use."""
-        return self._leaving.refused
+        return self._front.refused
 
     async def begin(self) -> None:
         """Start accepting connections.
@@ -202,12 +122,12 @@ class Listening:
         assert made is not None
         handler: Handler = made.request_handler  # pyright: ignore
         # A connection keeps what it has found here when it was made.
-        self._server.request_handler = self._leaving.around(handler, shortcut)  # pyright: ignore
+        self._server.request_handler = self._front.around(handler, shortcut)  # pyright: ignore
         self._server.request_factory = made.request_factory
         self._runner.app = app
         self._early.serve(handler)
         if who_asks is not None:
-            self._leaving.make_room = partial(self._make_room, who_asks)
+            self._front.make_room = partial(self._make_room, who_asks)
 
     async def _make_room(
         self, who_asks: Callable[[web.Request], Awaitable[str | None]], request: web.Request
@@ -221,7 +141,7 @@ class Listening:
 
     def leave(self) -> None:
         """From now on close each connection after its answer; new connections are still served."""
-        self._leaving.begun = True
+        self._front.stopping = True
         self.connections.late_s = LATE_AMONG_REPLICAS_S
 
     async def close(self) -> None:
@@ -229,7 +149,7 @@ class Listening:
 
         Safe to call twice.
         """
-        self._leaving.begun = True
+        self._front.stopping = True
         self._early.give_up()
         await self._runner.cleanup()
         app, self._runner.app = self._runner.app, None
@@ -328,20 +248,6 @@ async def _access_log(request: web.Request, handler: Handler) -> web.StreamRespo
 
 def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
-
-
-@dataclass(frozen=True, slots=True)
-class Shortcut:
-    """Exact paths that bypass router and middleware: those of every MCP call.
-
-    Attributes:
-        handlers: by exact path; each is registered on the application, too, where requests go
-            that come before all is ready or that expect a `100 Continue`.
-        ready: whether all is there.
-    """
-
-    handlers: Mapping[str, Handler]
-    ready: Callable[[], bool]
 
 
 class _Site(web.BaseSite):

@@ -11,8 +11,9 @@ from aiohttp import web
 
 from armory.testing.service import QUICK_END
 from armory.testing.serving import listen
-from armory.web.app import Shortcut, make_app
+from armory.web.app import make_app
 from armory.web.binding import bind
+from armory.web.front import Shortcut
 from armory.wire.http.answers import JsonAnswer
 
 pytestmark = pytest.mark.anyio
