@@ -31,21 +31,27 @@ def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]
     last = _in_common(old[first:][::-1], new[first:][::-1])
     if first == len(old) == len(new):
         return []
-    begin, end = max(0, first - _CONTEXT), max(0, last - _CONTEXT)
-    return list(_hunks(old[begin : len(old) - end], new[begin : len(new) - end], begin))
+    before_it, behind_it = min(first, _CONTEXT), min(last, _CONTEXT)
+    begin, end = first - before_it, last - behind_it
+    old, new = old[begin : len(old) - end], new[begin : len(new) - end]
+    if len(old) * len(new) > _COMPARED:
+        return list(_replaced(old, new, before_it, behind_it, begin))
+    return list(_hunks(old, new, begin))
+
+
+def _replaced(
+    old: list[str], new: list[str], before_it: int, behind_it: int, skipped: int
+) -> Iterator[str]:
+    """One hunk, in which all but so many lines before and behind it differ."""
+    yield f"@@ -{skipped + 1},{len(old)} +{skipped + 1},{len(new)} @@"
+    yield from (f" {line}" for line in old[:before_it])
+    yield from (f"-{line}" for line in old[before_it : len(old) - behind_it])
+    yield from (f"+{line}" for line in new[before_it : len(new) - behind_it])
+    yield from (f" {line}" for line in old[len(old) - behind_it :])
 
 
 def _hunks(old: list[str], new: list[str], skipped: int) -> Iterator[str]:
     """The diff of lines before which so many others were left out."""
-    if len(old) * len(new) > _COMPARED:
-        first = _in_common(old, new)
-        last = _in_common(old[first:][::-1], new[first:][::-1])
-        yield f"@@ -{skipped + 1},{len(old)} +{skipped + 1},{len(new)} @@"
-        yield from (f" {line}" for line in old[:first])
-        yield from (f"-{line}" for line in old[first : len(old) - last])
-        yield from (f"+{line}" for line in new[first : len(new) - last])
-        yield from (f" {line}" for line in old[len(old) - last :])
-        return
     for line in list(unified_diff(old, new, n=_CONTEXT, lineterm=""))[2:]:
         header = _HEADER.fullmatch(line)
         if header is None:

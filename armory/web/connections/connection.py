@@ -227,17 +227,20 @@ class Connection(Exchanges):
         """The latest body, its chunks joined if there are many; a malformed request is not kept
         alive by its traceback.
         """
-        if self._messages:
-            last, content = self._messages[-1]
-            if not isinstance(last, RawRequestMessage):
-                forget_trace(last.exc)
-        else:
-            content = None if self._current_request is None else self._current_request.content
+        if self._messages and not isinstance(last := self._messages[-1][0], RawRequestMessage):
+            forget_trace(last.exc)
+        content = self._latest_body()
         if not data:  # what was held back, in a read that goes through as many parts as there were
             self._loop.call_soon(self._put_together)
         elif len(getattr(content, "_buffer", _NO_PARTS)) > _SMALL_PARTS:
             self._put_together()
         return content
+
+    def _latest_body(self) -> Any:
+        """The body of the request that came last; None without one."""
+        if self._messages:
+            return self._messages[-1][1]
+        return None if self._current_request is None else self._current_request.content
 
     def _heads(self, size: int) -> None:
         """Count `size` bytes of an incomplete header."""
@@ -257,11 +260,7 @@ class Connection(Exchanges):
         """Join the many small chunks of a body that waits to be read; each chunk costs its reader a
         microsecond.
         """
-        if self._messages:
-            content: object = self._messages[-1][1]
-        else:
-            content = None if self._current_request is None else self._current_request.content
-        parts: deque[bytes] = getattr(content, "_buffer", _NO_PARTS)
+        parts: deque[bytes] = getattr(self._latest_body(), "_buffer", _NO_PARTS)
         if len(parts) > _SMALL_PARTS:
             together = b"".join(parts)
             parts.clear()

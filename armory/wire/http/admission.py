@@ -103,7 +103,7 @@ class Admission:
         except RequestRejected as rejected:
             return await self._rejected(rejected, request)
         try:
-            if admitted.endings != self._authenticator.endings:  # nobody ends what has not begun
+            if self.outdated(admitted):  # meanwhile: nobody ends what has not begun
                 await self.confirm(admitted)
             answer = await serve(admitted)
         except RequestRejected as rejected:  # it may not come in any more

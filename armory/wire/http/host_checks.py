@@ -55,6 +55,8 @@ class HostChecks:
     Attributes:
         hop: what other replicas send in `PASSED`; their forwarding headers count like a proxy's.
             Empty: there are none.
+        names_itself: whether only configured names are accepted as Host: then a request's URL is
+            the gateway's own, not one that the sender chose.
     """
 
     def __init__(
@@ -67,7 +69,7 @@ class HostChecks:
         self.hop = ""
         self.loopback = is_loopback(host)
         self._hosts = frozenset(name.lower() for name in allowed_hosts)
-        self._any_host = "*" in self._hosts or (not self._hosts and not self.loopback)
+        self.names_itself = "*" not in self._hosts and (self.loopback or bool(self._hosts))
         self._origins = frozenset(origin.rstrip("/").lower() for origin in allowed_origins)
         self._proxies: list[IPv4Network | IPv6Network] = []
         for place, proxy in enumerate(trusted_proxies):
@@ -82,7 +84,7 @@ class HostChecks:
 
     def host_allowed(self, host: str | None) -> bool:
         """Whether requests with this Host value are accepted (guards against DNS rebinding)."""
-        if self._any_host:
+        if not self.names_itself:
             return True
         if host is None:
             return False
@@ -177,13 +179,6 @@ class HostChecks:
             for name, value in zip(FORWARDED, (remote, host, scheme), strict=True)
             if value is not None
         }
-
-    @property
-    def names_itself(self) -> bool:
-        """Whether only configured names are accepted as Host: then a request's URL is the gateway's
-        own, not one that the sender chose.
-        """
-        return "*" not in self._hosts and (self.loopback or bool(self._hosts))
 
 
 def _lines(headers: Mapping[str, str], name: str) -> str:
