@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import Row, Select, select
 
 from armory.audit.checking import Check, Verdict, verify
 from armory.audit.record import COLUMN_CHARS, column, parsed
@@ -20,7 +22,9 @@ from armory.errors import ConfigError
 from armory.storage.database import Database
 from armory.storage.tables import audit as table
 
-_PAGE = 5_000
+_PAGE, _SMALL_PAGE = 5_000, 500
+_ROUNDED_MS = 1_000
+_COLUMNS = select(table.c.seq, table.c.at_ms, table.c.who, table.c.tool, table.c.record)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +66,8 @@ def file_lines(files: Iterable[Path]) -> Iterator[bytes]:
 
 
 @asynccontextmanager
-async def database_lines(url: str, *, in_use: bool = False) -> AsyncGenerator[AsyncGenerator[str]]:
-    """The records of a database, in order, exactly as written.
+async def _opened(url: str, *, in_use: bool = False) -> AsyncGenerator[Database]:
+    """The database with the records.
 
     Args:
         url: of the database.
@@ -77,27 +81,60 @@ async def database_lines(url: str, *, in_use: bool = False) -> AsyncGenerator[As
     if not in_use:
         await database.open()
     try:
-        yield _rows(database)
+        yield database
     finally:
         await database.close()
 
 
-async def _rows(database: Database) -> AsyncGenerator[str]:
+async def _lines(database: Database) -> AsyncGenerator[str]:
+    """The records of a database, in order, exactly as written."""
     after = -1
     while True:
-        page = (
-            select(table.c.seq, table.c.at_ms, table.c.who, table.c.tool, table.c.record)
-            .where(table.c.seq > after)
-            .order_by(table.c.seq)
-            .limit(_PAGE)
-        )
-        async with database.read() as connection:
-            found = (await connection.execute(page)).all()
+        page = _COLUMNS.where(table.c.seq > after).order_by(table.c.seq).limit(_PAGE)
+        found = await _rows(database, page)
         for row in found:
             after = row.seq
-            yield row.record if _agrees(row) else f"{row.record} changed"
+            yield _line(row)
         if len(found) < _PAGE:
             return
+
+
+async def _latest(
+    database: Database, wanted: RecordFilter, limit: int
+) -> AsyncGenerator[dict[str, object]]:
+    """The latest matching records of a database, the last one first. A year of them is not read
+    for what happened today.
+    """
+    pages = _COLUMNS.order_by(table.c.seq.desc()).limit(max(_SMALL_PAGE, min(limit, _PAGE)))
+    if (since_ms := _since_ms(wanted)) is not None:
+        pages = pages.where(table.c.at_ms >= since_ms)
+    page = pages
+    while found := await _rows(database, page):
+        for row in found:
+            record = parsed(_line(row))
+            if record is not None and wanted.fits(record):
+                yield record
+        page = pages.where(table.c.seq < found[-1].seq)
+
+
+async def _rows(database: Database, page: Select[*tuple[Any, ...]]) -> Sequence[Row[Any]]:
+    async with database.read() as connection:
+        return (await connection.execute(page)).all()
+
+
+def _since_ms(wanted: RecordFilter) -> int | None:
+    """A time before which no record matches; the record itself says when it was."""
+    if wanted.since is None:
+        return None
+    try:
+        since = datetime.fromisoformat(wanted.since)
+    except ValueError:
+        return None
+    return int(since.replace(tzinfo=since.tzinfo or UTC).timestamp() * 1_000) - _ROUNDED_MS
+
+
+def _line(row: Row[Any]) -> str:
+    return row.record if _agrees(row) else f"{row.record} changed"
 
 
 def _agrees(row: object) -> bool:
@@ -139,21 +176,20 @@ async def records(
     Raises:
         ArmoryError: they cannot be read.
     """
-    kept: deque[dict[str, object]] = deque(maxlen=limit)
     if url is None:
-        for line in file_lines(files):
-            _keep(kept, wanted, line)
-        return list(kept)
-    async with database_lines(url, in_use=in_use) as lines:
-        async for line in lines:
-            _keep(kept, wanted, line)
-    return list(kept)
-
-
-def _keep(kept: deque[dict[str, object]], wanted: RecordFilter, line: bytes | str) -> None:
-    record = parsed(line)
-    if record is not None and wanted.fits(record):
-        kept.append(record)
+        read = map(parsed, file_lines(files))
+        fits = (record for record in read if record is not None and wanted.fits(record))
+        return list(deque(fits, maxlen=limit))
+    kept: list[dict[str, object]] = []
+    async with (
+        _opened(url, in_use=in_use) as database,
+        aclosing(_latest(database, wanted, limit)) as latest,
+    ):
+        async for record in latest:
+            kept.append(record)
+            if len(kept) == limit:
+                break
+    return kept[::-1]
 
 
 async def checked(url: str | None, files: list[Path]) -> Verdict:
@@ -165,7 +201,7 @@ async def checked(url: str | None, files: list[Path]) -> Verdict:
     if url is None:
         return verify(file_lines(files), whole=False)
     check = Check()
-    async with database_lines(url) as lines:
+    async with _opened(url) as database, aclosing(_lines(database)) as lines:
         async for line in lines:
             if not check.add(line):
                 break

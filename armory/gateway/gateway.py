@@ -241,8 +241,8 @@ class Gateway:
         self, *, policy: Policy | None = None, settings: GatewaySettings | None = None
     ) -> None:
         """Serve with another policy or other settings, and notify likewise."""
-        view = self._view
-        self._swap(View(view.catalog, policy or view.policy, settings or view.settings))
+        old = self._view
+        self._swap(View(old.catalog, policy or old.policy, settings or old.settings, old))
 
     def _swap(self, view: View, prepared: ViewDifference | None = None) -> None:
         old, self._view = self._view, view

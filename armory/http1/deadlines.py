@@ -26,6 +26,7 @@ class Deadlines:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting: dict[float, dict[Expiring, float]] = {}
         self._timers: dict[float, asyncio.TimerHandle] = {}
+        self._last = False
 
     def start(self, waiting: Expiring, timeout_s: float) -> float:
         """Make `waiting` expire in `timeout_s` seconds; returns when, in the loop's time."""
@@ -46,6 +47,20 @@ class Deadlines:
         queue = self._waiting.get(timeout_s)
         if queue is not None:
             queue.pop(waiting, None)
+            if self._last and not queue:
+                self._forget(timeout_s)
+
+    def finish(self) -> None:
+        """No further ones are expected: a timer goes with its last deadline. It would stay for as
+        long as that could have taken, and hold what the call knew that began it.
+        """
+        self._last = True
+        for timeout_s in [timeout_s for timeout_s, queue in self._waiting.items() if not queue]:
+            self._forget(timeout_s)
+
+    def _forget(self, timeout_s: float) -> None:
+        del self._waiting[timeout_s]
+        self._timers.pop(timeout_s).cancel()
 
     def _expire_due(self, timeout_s: float) -> None:
         loop = asyncio.get_running_loop()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -60,6 +61,8 @@ more than comes before the value of a secret.
 _KEPT = 20
 """Configurations whose secrets are hidden: the first, of which much is in force until a restart,
 and the latest. More would slow down every log line where tokens change each hour."""
+_turn = threading.Lock()
+"""Several configurations may be read at a time, each in a thread of its own."""
 _told: list[frozenset[str]] = []
 _known: list[str] = []
 """The values of configured secrets, longest first: one may be part of another."""
@@ -73,20 +76,24 @@ def hide(values: Iterable[str]) -> None:
     characters are not masked.
     """
     long = (value for value in values if len(value) >= _SHORTEST)
-    _note(_told, frozenset(spelled for value in long for spelled in _spellings(value)))
-    _known[:] = sorted(frozenset[str]().union(*_told), key=len, reverse=True)
+    spelled = frozenset(spelled for value in long for spelled in _spellings(value))
+    with _turn:
+        _note(_told, spelled)
+        _known[:] = sorted(frozenset[str]().union(*_told), key=len, reverse=True)
 
 
 def hide_parameters(given: Iterable[tuple[str, str]]) -> None:
     """Mask these (name, value) pairs of URL parameters from now on, wherever the name stands before
     the value, however short the value is: not everybody who may see an address may use it.
     """
-    _note(_told_parameters, frozenset(given))
-    _parameters[:] = [
-        (f"{mark}{name}={value}", f"{mark}{name}={HIDDEN}")
-        for name, value in frozenset[tuple[str, str]]().union(*_told_parameters)
-        for mark in "?&"
-    ]
+    now = frozenset(given)
+    with _turn:
+        _note(_told_parameters, now)
+        _parameters[:] = [
+            (f"{mark}{name}={value}", f"{mark}{name}={HIDDEN}")
+            for name, value in frozenset[tuple[str, str]]().union(*_told_parameters)
+            for mark in "?&"
+        ]
 
 
 def _note(told: list[frozenset[_T]], now: frozenset[_T]) -> None:

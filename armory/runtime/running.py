@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from armory.accounts.opening import Opening
 from armory.accounts.registered_tools import WithRegisteredTools
 from armory.accounts.scopes import PackScopes
-from armory.config import Loaded
+from armory.config import Config, Loaded
 from armory.domain.principal import Principal
 from armory.feedback.attribution import QueryAttribution
 from armory.gateway.events import EventFanOut
@@ -23,6 +23,7 @@ from armory.gateway.tasks.register import TaskRegister
 from armory.observability.activity import Activity
 from armory.retrieval.retriever import Retriever
 from armory.retrieval.search.candidates import Experience
+from armory.retrieval.settings import RetrieverSettings
 from armory.runtime.blocks.accounts import make_accounts, schemes
 from armory.runtime.blocks.authentication import authenticator
 from armory.runtime.blocks.chat import chat_of
@@ -40,7 +41,7 @@ from armory.runtime.reloading import Reloaded, difference, in_force
 from armory.runtime.replicas.shared import Shared
 from armory.runtime.rereading import Rereading
 from armory.runtime.retrieval import Progress, open_retriever, retriever_settings
-from armory.runtime.settings import activity_settings, reloadable
+from armory.runtime.settings import Reloadable, activity_settings, reloadable
 from armory.runtime.version import armory_version
 from armory.security.pinning import Pinning
 from armory.security.policy import Policy
@@ -302,16 +303,10 @@ class Runtime:
         Raises:
             ConfigError: it does not hold; nothing has changed then.
         """
-        new = loaded.config
-        hide_secrets(new)
-        hide_secrets(self.loaded.config)  # in force still, and so forgotten last
-        authenticator(new, schemes(new, self.accounts))
-        report = difference(self.started, self.loaded.config, new)
-        config = in_force(self.started, new)
-        loaded = replace(loaded, config=config)
-        parts = reloadable(loaded, self.packs())
-        settings = retriever_settings(config.tool_rag, loaded.home)
-        pinning = await asyncio.to_thread(self._pinning, loaded)  # a large file takes a second
+        # thousands of policies and a large file of definitions take a second
+        made = await asyncio.to_thread(self._made_of, loaded, self.loaded.config)
+        report, loaded, parts, settings, pinning = made
+        config = loaded.config
         report.sort(self.pool.specs(), parts.specs)
         if dry_run:
             return report
@@ -327,3 +322,17 @@ class Runtime:
         self.figures.metrics.forget(report.removed)
         self.rereading.on_reloaded(report)
         return report
+
+    def _made_of(
+        self, loaded: Loaded, last: Config
+    ) -> tuple[Reloaded, Loaded, Reloadable, RetrieverSettings, Pinning]:
+        """All that a reload needs of a new configuration, in any thread."""
+        new = loaded.config
+        hide_secrets(new)
+        hide_secrets(last)  # in force still, and so forgotten last
+        authenticator(new, schemes(new, self.accounts))
+        report = difference(self.started, last, new)
+        loaded = replace(loaded, config=in_force(self.started, new))
+        parts = reloadable(loaded, self.packs())
+        settings = retriever_settings(loaded.config.tool_rag, loaded.home)
+        return report, loaded, parts, settings, self._pinning(loaded)

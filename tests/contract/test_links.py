@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
+from contextvars import ContextVar
 
 import pytest
 from msgspec import Raw
@@ -240,3 +243,25 @@ async def test_principals_do_not_share_a_session(rig: Rig) -> None:
     if rig.kind.startswith("http-modern"):
         return  # the era has no sessions
     assert sessions[0] != sessions[1]
+
+
+class Caller:
+    """What only a caller knows, such as its access token."""
+
+
+async def test_nothing_of_its_calls_stays_after_a_session(rig: Rig) -> None:
+    """A timer of `call_timeout_s` held it for minutes, or hours."""
+    known: ContextVar[Caller | None] = ContextVar("known", default=None)
+
+    async def call() -> weakref.ref[Caller]:
+        caller = Caller()
+        known.set(caller)
+        assert (await rig.call("echo", timeout_s=600.0))["isError"] is False
+        return weakref.ref(caller)
+
+    await rig.call("echo")  # the session is open
+    caller = await asyncio.create_task(call())
+    await rig.pool.close()
+    await asyncio.sleep(0)
+    gc.collect()
+    assert caller() is None

@@ -18,9 +18,13 @@ from armory.protocol.link import Owner
 from armory.tasks import Pauses
 from armory.threads import let_go
 
-ENTRIES = 1_000
+ENTRIES = 10_000
+"""Lists that are kept, of whatever size: one that is everybody's takes 2 KiB."""
 OWN_BYTES = 32 << 20
 """Size of all lists that are not everybody's, as they came; as objects they take four times it."""
+_LEFT = 0.875
+"""The share of it to which it is reduced at a time: to add all up takes milliseconds."""
+_Place = tuple[str, str, int]
 SETTLE_S, _RESTLESS_S, _IDLE_S = 0.05, 1.0, 2.0
 """How long announcements are collected: several tend to come together. Where they do not end, twice
 as long each time, up to the second where the lists differ and to the third where they do not.
@@ -70,13 +74,20 @@ class ListStore:
     """All cached lists, in the order of their last use."""
 
     def __init__(self) -> None:
-        self._held: OrderedDict[tuple[str, str, int], HeldLists] = OrderedDict()
+        self._held: OrderedDict[_Place, HeldLists] = OrderedDict()
+        self._by_key: dict[tuple[str, str], dict[int, HeldLists]] = {}
+        self._by_client: dict[str, dict[_Place, None]] = {}
+        self._bytes = 0  # at most so many are held
 
     def __len__(self) -> int:
         return len(self._held)
 
     def __iter__(self) -> Iterator[HeldLists]:
         return iter(tuple(self._held.values()))
+
+    def of(self, server: str, key: str) -> list[HeldLists]:
+        """The entries of one session of an upstream."""
+        return list(self._by_key.get((server, key), {}).values())
 
     def entry(self, server: str, key: str, owner: Owner, answers: int) -> HeldLists:
         """The entry of an owner whose client answers these questions, created if need be; counts as
@@ -86,21 +97,52 @@ class ListStore:
         if held is None:
             while len(self._held) >= ENTRIES:
                 self.drop(next(iter(self._held.values())))
-            held = self._held[server, key, answers] = HeldLists(server, key, owner, answers)
+            held = HeldLists(server, key, owner, answers)
+            self._put(held)
         self._held.move_to_end((server, key, answers))
         return held
 
+    def reached(self, held: HeldLists, owner: Owner) -> None:
+        """Its owner asked again, perhaps by another client."""
+        held.owner = owner
+        self._note_client(held)
+
     def move(self, held: HeldLists, key: str) -> None:
         """Move an entry to the key of the session that turned out to serve its owner."""
-        place = (held.server, held.key, held.answers)
-        if key != held.key and self._held.get(place) is held:
-            del self._held[place]
+        if key != held.key and self._held.get(_place(held)) is held:
+            self._take_out(held)
             held.key = key
-            self._held.setdefault((held.server, key, held.answers), held)
+            if _place(held) not in self._held:
+                self._put(held)
+
+    def left(self, session_id: str) -> list[HeldLists]:
+        """The entries that the client of a legacy session reached last; it has ended."""
+        places = self._by_client.pop(session_id, {})
+        found = [held for place in places if (held := self._held.get(place)) is not None]
+        return [held for held in found if held.owner.session_id == session_id]
+
+    def _put(self, held: HeldLists) -> None:
+        self._held[_place(held)] = held
+        self._by_key.setdefault((held.server, held.key), {})[held.answers] = held
+        self._note_client(held)
+
+    def _note_client(self, held: HeldLists) -> None:
+        client = held.owner.session_id
+        if client is not None:
+            self._by_client.setdefault(client, {})[_place(held)] = None
+
+    def _take_out(self, held: HeldLists) -> None:
+        del self._held[_place(held)]
+        alike = self._by_key[held.server, held.key]
+        del alike[held.answers]
+        if not alike:
+            del self._by_key[held.server, held.key]
+        reached = self._by_client.get(held.owner.session_id or "", {})
+        reached.pop(_place(held), None)
 
     def drop(self, held: HeldLists) -> None:
         """Delete an entry, and cancel its fetch."""
-        del self._held[held.server, held.key, held.answers]
+        self._take_out(held)
         if held.task is not None:
             held.task.cancel()
         lists, held.lists = held.lists, None
@@ -112,19 +154,38 @@ class ListStore:
     def clear(self) -> None:
         """Delete all entries."""
         self._held.clear()
+        self._by_key.clear()
+        self._by_client.clear()
 
     def trim(self, taken: HeldLists | None = None) -> None:
-        """Evict the least recently used entries down to `OWN_BYTES`, but not `taken`.
+        """Evict the least recently used entries where all exceed `OWN_BYTES`, but not `taken`.
 
         Lists that several entries share count once; entries that are being fetched stay.
+
+        Args:
+            taken: alone has other lists than before; None: any may.
         """
+        if taken is not None:
+            self._bytes += taken.own_bytes
+            if self._bytes <= OWN_BYTES:
+                return
+        self._bytes = self._trimmed(taken)
+
+    def _trimmed(self, taken: HeldLists | None) -> int:
         total = sum({id(held.lists): held.own_bytes for held in self._held.values()}.values())
         holders = Counter(id(held.lists) for held in self._held.values())
+        if total <= OWN_BYTES:
+            return total
         for held in tuple(self._held.values()):
-            if total <= OWN_BYTES:
-                return
+            if total <= _LEFT * OWN_BYTES:
+                break
             fetching = held.task is not None and not held.task.done()
             if held is not taken and held.own_bytes and not fetching:
                 holders[id(held.lists)] -= 1
                 total -= 0 if holders[id(held.lists)] else held.own_bytes
                 self.drop(held)
+        return total
+
+
+def _place(held: HeldLists) -> _Place:
+    return held.server, held.key, held.answers

@@ -43,9 +43,15 @@ class ListedBytes:
         joined_bytes: int = JOINED_BYTES,
     ) -> None:
         self._catalog = catalog
-        later = previous is not None and previous._catalog.version < catalog.version
-        self._tools = previous._had_by(catalog) if previous is not None and later else {}
-        self._before = None if later else previous  # an old catalog may be large: let it go
+        self._tools: dict[Form, dict[str, bytes]] = {}
+        self._before: ListedBytes | None = None
+        if previous is not None:
+            if previous._catalog.tools is catalog.tools:  # only rules or settings are others
+                self._tools = previous._tools
+            elif previous._catalog.version < catalog.version:
+                self._tools = previous._had_by(catalog)  # the old catalog may be large: let it go
+            else:
+                self._before = previous
         self._joined = LRUCache[_Key, bytes](joined_bytes, getsizeof=len)
         self._sizes = LRUCache[tuple[str, Form], int](_SIZES_KEPT)
 

@@ -85,6 +85,10 @@ class ToolNames:
         for table in (self._known, self._tools, self._servers):
             let_go(table)
 
+    def are_of(self, catalog: Catalog) -> bool:
+        """Whether these are the names of a catalog, whichever version of it."""
+        return self._records is catalog.tools
+
     def _read(self, known: Mapping[str, _ToolWords], names: Iterable[str]) -> list[str]:
         """Add the tools of these names, reusing known words; returns the names whose words are new
         or differ.

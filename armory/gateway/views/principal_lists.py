@@ -84,7 +84,8 @@ class PrincipalLists:
         )
         self._differ = {key: of for key, of in differ if of}
         for held in self._held:
-            if held.server not in self._servers_of(held.owner) or held.server not in servers:
+            private = held.server in self.servers or held.server in self._servers_of(held.owner)
+            if held.server not in servers or not private:
                 self._held.drop(held)
                 continue
             if held.key in self._differ and before.get(held.server) is not servers[held.server]:
@@ -171,7 +172,8 @@ class PrincipalLists:
         now = time.monotonic()
         waits: dict[asyncio.Task[None], HeldLists] = {}
         for held in self.held(owner, endpoint, answers):
-            held.owner, held.capabilities = owner, capabilities  # its access token may be newer
+            self._held.reached(held, owner)  # its access token may be newer
+            held.capabilities = capabilities
             missing = held.lists is None or held.outdated
             first = missing and held.task is not None and not held.task.done()
             if held.until > now and not first:
@@ -209,11 +211,12 @@ class PrincipalLists:
         """The lists on one session changed; on the gateway's own session the shared
         ones may have.
         """
-        for held in self._held:
-            if held.server == server and key in ("", held.key):
-                held.until = 0.0
-                if held.lists is not None:
-                    self._refresh(held, announced=True)
+        for held in self._held.of(server, key) if key else self._held:
+            if held.server != server:
+                continue
+            held.until = 0.0
+            if held.lists is not None:
+                self._refresh(held, announced=True)
 
     def on_login(self, concerns: Callable[[str, str], bool]) -> None:
         """Somebody logged in or out, and is offered other lists from now on.
@@ -231,11 +234,11 @@ class PrincipalLists:
         client was reached, with which would stay all that the session keeps.
         """
         self._own.pop(session_id, None)
-        for held in self._held:
+        for held in self._held.left(session_id):
             owner = held.owner
-            if owner.session_id == session_id and held.key != owner.principal.key:
+            if held.key != owner.principal.key:
                 self._held.drop(held)
-            elif owner.session_id == session_id:
+            else:
                 if held.capabilities is None:
                     held.capabilities = owner.capabilities
                 held.owner = Owner(owner.principal)
@@ -303,7 +306,7 @@ class PrincipalLists:
         of = self._differ.get(key, {})
         if server not in of or time.monotonic() - of[server] < AWAITED_S:
             return
-        if all(it.same for it in self._held if (it.server, it.key) == (server, key)):
+        if all(it.same for it in self._held.of(server, key)):
             del of[server]
             if not of:
                 del self._differ[key]

@@ -36,6 +36,8 @@ class ToolTables:
     def of(cls, catalog: Catalog, before: ToolTables | None = None) -> ToolTables:
         """The tables of a catalog, reusing those `before`."""
         tools = catalog.tools
+        if before is not None and before.tools is tools:
+            return before
         others = None if before is None else replaced(before.tools, tools)
         if before is None or others is None:
             return cls(

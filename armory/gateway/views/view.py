@@ -275,6 +275,8 @@ class View:
     def names(self) -> ToolNames:
         """The tools by what they are called."""
         before, self._named_before = self._named_before, None
+        if before is not None and before.are_of(self.catalog):
+            return before
         return ToolNames(self.catalog, before)
 
     def searchable(self, visible: VisibleCatalog, *, kept: bool = True) -> VisibleSet:

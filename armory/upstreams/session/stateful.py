@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
-from armory.errors import UpstreamOverloaded, UpstreamTimeout
+from armory.errors import UpstreamOverloaded, UpstreamTimeout, UpstreamUnavailable
 from armory.http1.deadlines import CallDeadline, Deadlines
 from armory.protocol.link import Call, ClientChannel, Reply
 from armory.protocol.methods import ROOTS_CHANGED
@@ -40,6 +40,11 @@ class StatefulLink(BaseLink):
     @abstractmethod
     async def _send_answer(self, data: bytes) -> None:
         """Write the answer to a question of the upstream."""
+
+    def fail_all(self, error: UpstreamUnavailable) -> None:
+        """The session ends: fail every call in flight with `error`."""
+        self.requests.fail_all(error)
+        self._deadlines.finish()
 
     async def request(self, call: Call) -> Reply:
         """As `BaseLink.request`."""

@@ -129,7 +129,7 @@ class LegacyHttpLink(StatefulLink):
             return
         self._closing = True
         await self._stream.close(_CLOSE_S)
-        self.requests.fail_all(self.unavailable("the session is closed"))
+        self.fail_all(self.unavailable("the session is closed"))
         await self.end_tasks()
         if self._session_id is not None:
             try:

@@ -81,7 +81,7 @@ class SseLink(DuplexLink):
         if self._closing:
             return
         self._closing = True
-        self.requests.fail_all(self.unavailable(self.death or "the session is closed"))
+        self.fail_all(self.unavailable(self.death or "the session is closed"))
         if not self._endpoint.done():
             self._endpoint.cancel()
         await self.end_tasks()

@@ -68,7 +68,7 @@ class StdioLink(DuplexLink):
         if self._closing:
             return
         self._closing = True
-        self.requests.fail_all(self.unavailable(self._death or "the session is closed"))
+        self.fail_all(self.unavailable(self._death or "the session is closed"))
         try:
             await self.end_tasks()
         finally:

@@ -131,9 +131,9 @@ class Directory:
         if self._shown:
             last = await self._tried(lambda: self.store.get(life))
             if last is None:
-                _log.warning("shared_store_told_again", sessions=len(self._claimed))
-                await self.store.set(_LOST, b"1", self._alive_s)
                 self._untold = True
+                await self.store.set(_LOST, b"1", self._alive_s)  # fails while it takes nothing
+                _log.often("warning", "shared_store_told_again", sessions=len(self._claimed))
             elif last != self.secret.encode() and not self._doubled:
                 self._doubled = True
                 _log.warning(

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from armory.audit.reading import RecordFilter
-from armory.audit.record import Entry
+from armory.audit import reading
+from armory.audit.reading import RecordFilter, records
+from armory.audit.record import Entry, parsed
 from armory.audit.settings import AuditSettings
 from armory.audit.sinks import DatabaseSink
 from armory.audit.threaded import ThreadedSink
@@ -36,3 +37,38 @@ async def test_it_is_read_on_while_newer_replicas_have_upgraded_the_database(
         await connection.execute(text("UPDATE alembic_version SET version_num = 'newer'"))
     await database.close()
     assert "ann" in [record["who"] for record in await read(RecordFilter(), 10)]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "limit", "most"),
+    [
+        (RecordFilter(), 10, 500),
+        (RecordFilter(who="user-1?99*"), 7, 1_000),
+        (RecordFilter(since="2026-09-21T14:13:10"), 1_000, 500),
+        (RecordFilter(), 1_200, 1_200),
+    ],
+)
+async def test_of_many_records_of_a_database_the_latest_alone_are_read(
+    tmp_path: Path,
+    wanted: RecordFilter,
+    limit: int,
+    most: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    url = f"sqlite:///{tmp_path / 'armory.db'}"
+    sink = ThreadedSink(DatabaseSink(Database(url), 36_500))
+    async with opened_audit(sink, AuditSettings()) as audit:
+        for n in range(2_000):
+            at = 1_789_998_000.0 + n
+            audit.note(Entry(at, f"user-{n}", "none", "/mcp", "tools/list", "ok"))
+    every = await records(url, [], RecordFilter(), 10_000)
+    read: list[object] = []
+
+    def noted(line: bytes | str) -> dict[str, object] | None:
+        read.append(line)
+        return parsed(line)
+
+    monkeypatch.setattr(reading, "parsed", noted)
+    found = await records(url, [], wanted, limit)
+    assert found == [record for record in every if wanted.fits(record)][-limit:] != []
+    assert len(read) <= 2 * most  # each once more, to see that its columns agree

@@ -19,6 +19,7 @@ from armory.gateway.settings import GatewaySettings
 from armory.gateway.views import listed
 from armory.gateway.views.definitions import Form, tool_bytes
 from armory.gateway.views.listed import ESTIMATED_ABOVE
+from armory.security.policy import Policy, Rule
 from armory.testing.front import tool
 
 if TYPE_CHECKING:
@@ -123,3 +124,20 @@ async def test_bytes_of_unchanged_tools_are_taken_over(bench: Bench) -> None:
     assert view.listed.tool("up__tool1", MODERN) is made["up__tool1"]
     assert view.listed.tool("up__tool0", MODERN) == tool_bytes(catalog.tools["up__tool0"], MODERN)
     assert b"another" in view.listed.tool("up__tool0", MODERN)
+
+
+async def test_other_rules_and_settings_make_no_table_of_tools_again(bench: Bench) -> None:
+    gateway = bench.gateway
+    before = gateway.view
+    names, made = before.names, before.listed.tool("up__tool0", MODERN)
+    everything = before.listed.all_tools(before.visible(bench.context()), MODERN)
+    gateway.reconfigure(policy=Policy([Rule(allow=("up__tool0",))]), settings=GatewaySettings())
+    view = gateway.view
+    assert (view.tables, view.names) == (before.tables, names)
+    assert view.listed.tool("up__tool0", MODERN) is made
+    assert view.listed.all_tools(view.visible(bench.context()), MODERN) == made != everything
+    catalog = replace(before.catalog, version=before.catalog.version + 1)  # as after a reload
+    gateway.prepare(catalog)
+    gateway.publish(catalog)
+    assert (gateway.view.tables, gateway.view.names) == (before.tables, names)
+    assert gateway.view.listed.tool("up__tool0", MODERN) is made

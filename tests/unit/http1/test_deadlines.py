@@ -30,6 +30,10 @@ class Loop:
         self._now = 100.0
         self._timers: list[Timer] = []
 
+    @property
+    def waiting(self) -> int:
+        return sum(not one.cancelled for one in self._timers)
+
     def time(self) -> float:
         return self._now
 
@@ -103,3 +107,23 @@ def test_after_closing_nothing_expires(loop: Loop) -> None:
     deadlines.close()
     loop.pass_by(10.0)
     assert log == []
+
+
+def test_after_finishing_no_timer_stays_that_nothing_waits_for(loop: Loop) -> None:
+    log: list[str] = []
+    deadlines = Deadlines()
+    answered, running, slow = (Call(name, log) for name in ("answered", "running", "slow"))
+    deadlines.start(answered, 9.0)
+    deadlines.stop(answered, 9.0)
+    deadlines.start(running, 5.0)
+    deadlines.start(slow, 2.0)
+    assert loop.waiting == 3
+    deadlines.finish()
+    assert loop.waiting == 2
+    deadlines.stop(running, 5.0)
+    assert loop.waiting == 1
+    loop.pass_by(10.0)
+    assert log == ["slow"]
+    deadlines.start(running, 5.0)  # late all the same
+    deadlines.stop(running, 5.0)
+    assert loop.waiting == 0

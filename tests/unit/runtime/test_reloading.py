@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from armory.config import Config, load_text
+from armory.config import Config, Loaded, load_text
+from armory.domain.principal import ANONYMOUS
+from armory.runtime import open_runtime, running
 from armory.runtime.reloading import difference, in_force
+from armory.runtime.settings import Reloadable, reloadable
+from armory.security.packs import Packs
 
 BEGAN: dict[str, Any] = {"server": {"port": 8091}, "tool_rag": {"max_tools": 5}}
 PORT: dict[str, Any] = {"server": {"port": 8095}}
@@ -74,3 +80,30 @@ def test_what_takes_a_restart_is_as_it_was_and_the_rest_as_it_was_read() -> None
 def test_where_people_log_in_already_another_upstream_is_added_at_once() -> None:
     began = config({"upstreams": {"docs": LOGINS["upstreams"]["docs"]}})
     assert difference(began, began, config(LOGINS)).needs_restart == []
+
+
+@pytest.mark.anyio
+async def test_a_reload_takes_the_configuration_apart_beside_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[threading.Thread] = []
+
+    def noted(loaded: Loaded, packs: Packs | None = None) -> Reloadable:
+        seen.append(threading.current_thread())
+        return reloadable(loaded, packs)
+
+    def loaded(allowed: str) -> Loaded:
+        blocks = {
+            "security": {"policies": [{"allow": [allowed]}]},
+            "tool_rag": {"enabled": False},
+        }
+        return load_text(json.dumps(blocks), environ={"ARMORY_HOME": str(tmp_path)})
+
+    async with open_runtime(loaded("*")) as runtime:
+        monkeypatch.setattr(running, "reloadable", noted)
+        report = await runtime.reload(loaded("docs__*"))
+        assert report.applied == ["security"]
+        policy = runtime.gateway.view.policy
+        assert [policy.allows(ANONYMOUS, name) for name in ("docs__a", "b")] == [True, False]
+    assert seen != []
+    assert threading.main_thread() not in seen

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import Any
 
@@ -162,6 +163,27 @@ async def test_statistics_of_tools_say_how_long_their_servers_were_up(client: An
     found = (await client("GET", "/v1/usage/tools", token=ADMIN)).body["tools"]
     up = {tool["tool"]: tool["uptime"] for tool in found}
     assert up == {"aws__logs": 0.75, "slack__notify": 1.0}  # 1 where nobody has looked
+
+
+async def test_statistics_of_many_tools_are_put_together_beside_the_event_loop(
+    client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = client.service.accounts.usage
+    for number in range(1_200):
+        usage.called("ann", f"aws__tool{number}", ok=True, latency_ms=20)
+    await usage.flush()
+    await usage.refresh()
+    behind, seen = usage.uptime_behind, set[threading.Thread]()
+
+    def noted(tool: str) -> float:
+        seen.add(threading.current_thread())
+        return behind(tool)
+
+    monkeypatch.setattr(usage, "uptime_behind", noted)
+    found = (await client("GET", "/v1/usage/tools", token=ADMIN)).body["tools"]
+    assert {tool["tool"] for tool in found} == {f"aws__tool{number}" for number in range(1_200)}
+    assert seen
+    assert threading.main_thread() not in seen
 
 
 async def test_administrators_change_users_and_their_credentials_follow(client: Any) -> None:

@@ -5,16 +5,23 @@ Owns: the routes. Shows nobody what policy hides, nor one user the doings of ano
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
+import msgspec
 from pydantic import Field
 
+from armory.accounts.usage.statistics import UsageStatistics
+from armory.accounts.usage.store import ToolStatistics
 from armory.errors import AccessDenied
+from armory.threads import for_callers
 from armory.web.rest.problems import limit_headers
 from armory.web.rest.routes import Answer, Reply, RestCall, Route, Shape
 from armory.web.rest.shapes import Name
 
 _TAG = "status"
+_MANY = 1_000
+"""Tools whose figures are put together beside the event loop: 15,000 take 0.1 s."""
 
 
 class UsageParams(Shape):
@@ -143,10 +150,12 @@ async def tool_usage(call: RestCall) -> Reply:
     visible = call.services.policy().visible_tools(call.services.catalog(), call.principal).names
     usage = call.services.accounts.usage
     found = usage.tools()
-    shown = sorted(
-        ((name, stats) for name, stats in found.items() if name in visible or call.admin),
-        key=lambda item: (-item[1].uses, item[0]),
-    )
+    shown = found if call.admin else {n: s for n, s in found.items() if n in visible}
+    return Reply(await for_callers(len(shown) > _MANY, _tools_json, usage, shown))
+
+
+def _tools_json(usage: UsageStatistics, shown: Mapping[str, ToolStatistics]) -> bytes:
+    by_uses = sorted(shown.items(), key=lambda item: (-item[1].uses, item[0]))
     tools = [
         {
             "tool": name,
@@ -158,9 +167,9 @@ async def tool_usage(call: RestCall) -> Reply:
             "p99_ms": round(stats.p99_ms, 3),
             "last_used_at_ms": stats.last_used_at_ms,
         }
-        for name, stats in shown
+        for name, stats in by_uses
     ]
-    return Reply({"tools": tools})
+    return msgspec.json.encode({"tools": tools})
 
 
 async def quota(call: RestCall) -> Reply:

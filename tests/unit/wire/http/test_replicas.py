@@ -210,6 +210,40 @@ async def test_what_a_store_did_not_take_it_is_told_later() -> None:
         await found(two, "opened meanwhile", ONE)
 
 
+class Full(Noting):
+    """A store that takes nothing while it is full; what it had has expired by then."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = 0
+        self.full = False
+
+    async def get(self, key: str) -> bytes | None:
+        self.asked += 1
+        return None if self.full else await super().get(key)
+
+    async def set(self, key: str, value: bytes, ttl_s: float) -> None:
+        if self.full:
+            raise BackendError("out of memory")
+        await super().set(key, value, ttl_s)
+
+
+async def test_while_a_store_is_full_nobody_is_told_that_it_was_told_again() -> None:
+    store = Full()
+    one = replicas.Replicas(store, ONE, alive_s=0.5)
+    with capture_logs() as logs:
+        await one.start()
+        store.full, asked = True, store.asked
+        await until(lambda: store.asked > asked + 5)
+        store.full = False
+        await one.claim("opened later")
+        await found(replicas.Replicas(store, TWO), "opened later", ONE)
+        await one.close()
+    events = [log["event"] for log in logs]
+    assert events.count("replica_sign_of_life_failed") == 1
+    assert events.count("shared_store_told_again") <= 1
+
+
 async def test_no_client_waits_long_for_a_store_that_does_not_answer() -> None:
     store = Hanging()
     async with two_of_them(store) as (one, two):
