@@ -44,6 +44,7 @@ from armory.protocol.upstream_messages import (
 from armory.upstreams.session.attribution import Attribution
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.budget import TOLD_EACH_S, TOLD_TO_ALL
+from armory.upstreams.session.listening import without_subscription
 from armory.upstreams.session.pending import Item, Note, Pending
 from armory.upstreams.session.questions import Question, Questions
 
@@ -152,6 +153,8 @@ class RequestMultiplexer:
             pending, note = target
             return (pending, note) if note is not None else None
         if message.method != PROGRESS:
+            if self._link.era == "modern":  # of a subscription that was replaced meanwhile
+                params = without_subscription(params)
             self._link.notified(message.method, params)
         return None
 
@@ -257,7 +260,8 @@ class RequestMultiplexer:
         """The call that alone can have made the upstream log something, and that can still be told
         of it; None: none, or several.
         """
-        owned = [p for p in self.pending.values() if p.client is not None]
+        calls = (p for p in self.pending.values() if p.call.method != LISTEN)
+        owned = [p for p in calls if p.client is not None]
         if len(owned) != 1 or self.attribution.may_be_anothers(owned[0].call):
             return None
         return None if owned[0].answered else owned[0]

@@ -15,6 +15,7 @@ from msgspec import Raw
 
 from armory.errors import UpstreamUnavailable
 from armory.protocol.link import Call
+from armory.protocol.methods import LISTEN
 from armory.protocol.session_events import Lost
 from armory.testing.clients.recording import RecordingClient, RecordingObserver, plain
 from armory.testing.processes import alive
@@ -188,6 +189,8 @@ for line in sys.stdin:
     id = message["id"]
     if name == "tail":
         out('{"result":{"x":"' + "y" * 5000 + '"},"jsonrpc":"2.0","id":%d}\n' % id)
+    elif name == "middle":
+        out('{"a":"%s","id":%d,"result":{"x":"%s"}}\n' % ("y" * 5000, id, "y" * 5000))
     elif name == "blank":
         out('\n\n  \n{"jsonrpc":"2.0","id":%d,"result":{}}\r\n' % id)
     elif name == "late":
@@ -215,6 +218,17 @@ async def test_the_id_of_a_long_line_is_found_at_its_end(start: Start) -> None:
         await call(link, "tail", timeout_s=30)
     assert not other.done()
     other.cancel()
+
+
+async def test_a_long_line_without_an_id_is_the_only_calls_answer(start: Start) -> None:
+    """What the gateway listens to beside it is no call."""
+    link = await start(inline(ODD, message_bytes=1_000), hello=False)
+    listening = asyncio.create_task(link.request(Call(LISTEN, {}, timeout_s=30)))
+    await asyncio.sleep(0)
+    with pytest.raises(UpstreamUnavailable, match="longer than 1000 bytes"):
+        await call(link, "middle", timeout_s=5)
+    assert not listening.done()
+    listening.cancel()
 
 
 async def test_odd_lines(start: Start) -> None:
