@@ -14,6 +14,7 @@ from armory.protocol.codes import INVALID_REQUEST, PARSE_ERROR
 from armory.protocol.errors import Malformed
 from armory.protocol.rawjson import items_in_steps
 from armory.protocol.scanning.nesting import DepthScan, deeper_than
+from armory.protocol.scanning.surrogates import mending
 from armory.protocol.scanning.taking_apart import TooWide
 
 BATCH_ITEMS = 100
@@ -75,7 +76,7 @@ def batch_items(body: bytes, most: int = BATCH_ITEMS) -> Generator[None, None, l
         Malformed: no JSON, an empty array, or one of more than `most` messages.
     """
     try:
-        batch = yield from items_in_steps(body, most)
+        batch = yield from _items(body, most)
     except TooWide:
         raise Malformed(
             INVALID_REQUEST,
@@ -87,3 +88,16 @@ def batch_items(body: bytes, most: int = BATCH_ITEMS) -> Generator[None, None, l
     if not batch:
         raise Malformed(INVALID_REQUEST, "the batch is empty: []; expected at least one message")
     return batch
+
+
+def _items(body: bytes, most: int) -> Generator[None, None, list[Raw]]:
+    """The items, lone surrogates replaced as in single messages."""
+    try:
+        return (yield from items_in_steps(body, most))
+    except TooWide:
+        raise
+    except msgspec.DecodeError:
+        mended = yield from mending(body)
+        if mended == body:
+            raise
+    return (yield from items_in_steps(mended, most))

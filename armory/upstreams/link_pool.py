@@ -222,7 +222,8 @@ class LinkPool:
 
     def announces(self, owner: Owner) -> bool:
         """Whether `owner` is served by an open session that reports changes of lists by itself."""
-        return bool(self.own_legacy_links(owner))
+        key = self.placing.key(owner)
+        return key != OWN and self._slots.announces_lists(key)
 
     def own_legacy_links(self, owner: Owner) -> list[BaseLink]:
         """The open legacy links that serve `owner`, unless everybody's does."""

@@ -96,6 +96,15 @@ class LinkSlots:
         """The open links of that owner that have a handshake."""
         return [link for link in self.live_links(owner) if link.era == "legacy"]
 
+    def announces_lists(self, owner: str) -> bool:
+        """Whether an open link of that owner reports changes of lists."""
+        slots = (slot for (key, _), slot in self.by_key.items() if key == owner)
+        live = ((slot, slot.link) for slot in slots if slot.link is not None)
+        return any(
+            not link.closed and (link.era == "legacy" or slot.watched is link)
+            for slot, link in live
+        )
+
     def legacy_links_declaring(self, owner: str, capabilities: Mapping[str, Any]) -> list[BaseLink]:
         """The legacy link of `owner` that declares exactly these capabilities: one, or none."""
         slot = self.by_key.get((owner, capability_profile(capabilities)))

@@ -26,6 +26,12 @@ async def modern(request: pytest.FixtureRequest) -> AsyncIterator[Rig]:
         yield one
 
 
+@pytest.fixture
+async def process() -> AsyncIterator[Rig]:
+    async for one in open_rig("stdio-modern"):
+        yield one
+
+
 def listen(rig: Rig, client: RecordingClient) -> asyncio.Task[Any]:
     wanted = {"notifications": raw({"taskIds": ["t"]})}
     call = Call("subscriptions/listen", wanted, client=client, timeout_s=FOREVER_S)
@@ -76,3 +82,14 @@ async def test_a_subscription_that_its_upstream_cancels_is_begun_anew(modern: Ri
     await modern.observer.until(lambda: changed in modern.observer.methods)  # while it was away
     await call("grow")
     await modern.observer.until(lambda: modern.observer.methods.count(changed) == 2)
+
+
+async def test_news_of_a_subscription_that_has_ended_do_not_name_it(process: Rig) -> None:
+    """They were under way when another one took its place."""
+    link = await process.pool.upstream("up").own_link()
+    await link.subscriptions.set_resources(frozenset({"mem://one"}))
+    await link.subscriptions.set_resources(frozenset())
+    await link.request(Call("tools/call", {"name": raw("touch")}, name_header="touch"))
+    await until(lambda: bool(process.observer.notified))
+    told = ("up", "", "notifications/resources/updated", {"uri": "mem://one"})
+    assert process.observer.notified == [told]

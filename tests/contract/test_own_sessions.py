@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 
@@ -14,9 +14,16 @@ from armory.testing.clients.recording import RecordingClient
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.pending import Pending
 from armory.upstreams.session.stateful import StatefulLink
-from tests.contract.links import BOUND_S, Rig
+from tests.contract.links import BOUND_S, Rig, open_rig
 
 pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(params=["stdio-legacy", "stdio-modern"])
+async def process(request: pytest.FixtureRequest) -> AsyncIterator[Rig]:
+    """An upstream over stdio."""
+    async for one in open_rig(request.param):
+        yield one
 
 
 def watch(link: BaseLink, sent: Callable[[Call], None]) -> None:
@@ -51,6 +58,22 @@ async def test_a_session_that_is_open_announces_its_lists(legacy: Rig) -> None:
         await legacy.link(owner)
     assert legacy.pool.announces("up", owner)
     assert not legacy.pool.announces("up", legacy.owner)
+
+
+async def test_a_process_of_ones_own_announces_what_it_lists(process: Rig) -> None:
+    await process.call("grow")
+    await process.observer.until(lambda: bool(process.observer.notified))
+    key = process.pool.key("up", process.owner)
+    assert process.observer.notified == [("up", key, "notifications/tools/list_changed", {})]
+    assert process.pool.announces("up", process.owner)
+
+
+async def test_who_watches_a_resource_hears_the_log_all_the_same(process: Rig) -> None:
+    """It belongs to the only call, beside which the process may be listened to."""
+    await process.pool.set_subscriptions("up", process.owner, frozenset({"mem://one"}))
+    client = RecordingClient(log_level="info")
+    await process.call("log", client=client)
+    assert [p["level"] for _, p in client.notes] == ["info", "error"]
 
 
 async def test_its_client_is_asked_in_the_names_that_it_knows(legacy: Rig) -> None:

@@ -217,16 +217,32 @@ class DeclaredLists:
             bare = self._entry(server, 0)
             try:
                 if held.answers and not handshake and bare.beside is None:
-                    await self._take(bare, await self._pool.fetch_lists_for(server, {}))
+                    await self._take(bare, await self._bare(server))
                     if server in self._plain:
                         return
-                lists = await self._pool.fetch_lists_for(
-                    server, declaration(held.answers), handshake=handshake
-                )
+                if held.answers:
+                    declared = declaration(held.answers)
+                    lists = await self._pool.fetch_lists_for(server, declared, handshake=handshake)
+                else:
+                    lists = await self._bare(server)
             except ArmoryError as error:
                 _log.info("declared_lists_not_fetched", upstream=server, error=error.message)
                 return
             await self._take(held, lists)
+
+    async def _bare(self, server: str) -> ServerLists:
+        """The lists for a client that declares nothing: the shared ones, if a new session that
+        declares everything lists the same as one that declares nothing. For some servers know all
+        of their tools only a while after their start.
+        """
+        lists = await self._pool.fetch_lists_for(server, {})
+        shared = self._shared(server)
+        if shared is None or not await _differ(lists, shared):
+            return lists
+        as_new = await self._pool.fetch_lists_for(server, declaration(EVERYTHING))
+        if await _differ(lists, as_new):
+            return lists
+        return self._shared(server) or lists
 
     async def _take(self, held: DeclaredList, lists: ServerLists) -> None:
         shared = self._shared(held.server)
@@ -259,6 +275,12 @@ def _same(before: GatewaySettings, now: GatewaySettings, servers: Set[str]) -> S
         return servers
     was, are = before.by_capabilities, now.by_capabilities
     return {server for server in servers if server in was and was[server] == are[server]}
+
+
+async def _differ(lists: ServerLists, others: ServerLists) -> bool:
+    """Whether two lists differ, their groups apart."""
+    lists = replace(lists, groups=others.groups)
+    return bool(await for_callers(large((lists, others)), changed_lists, lists, others))
 
 
 def _looked_at(

@@ -1,7 +1,8 @@
 """Decodes messages of clients one level deep; values and ids stay the original bytes.
 
 Owns: the decoding of messages and of their params. It is strict: whoever sends something wrong is
-told so under the id that they gave. Never imports a transport.
+told so under the id that they gave. Only lone surrogates, which are JSON, become U+FFFD: a text cut
+inside an emoji has one. Never imports a transport.
 """
 
 from __future__ import annotations
@@ -24,8 +25,10 @@ from armory.protocol.rawjson import (
     says_nothing,
     text_or_none,
 )
+from armory.protocol.scanning.surrogates import mending
 from armory.protocol.scanning.taking_apart import MOST_MEMBERS, TooWide
 from armory.protocol.scanning.utf8 import checking
+from armory.protocol.scanning.values import at_once
 
 NULL = b"null"
 MAX_ID_BYTES = 4 * 1024
@@ -90,6 +93,8 @@ def decode(body: bytes | Raw) -> Message:
         begins = data[:6]
         if begins.startswith(BOM) and not begins.endswith(BOM):
             return decode(data[3:])
+        if (mended := at_once(mending(data))) != data:
+            return decode(mended)
         raise Malformed(PARSE_ERROR, f"the body is not JSON: {error}") from None
     return _checked(message)
 
@@ -102,6 +107,19 @@ def decoding(body: bytes | Raw) -> Generator[None, None, Message]:
     """
     if bytes(memoryview(body)[: len(BOM)]) == BOM:
         body = bytes(memoryview(body)[len(BOM) :])
+    try:
+        return (yield from _decoding(body))
+    except Malformed as bad:
+        if bad.code != PARSE_ERROR:
+            raise
+        data = bytes(memoryview(body))
+        mended = yield from mending(data)
+        if mended == data:
+            raise
+    return (yield from _decoding(mended))
+
+
+def _decoding(body: bytes | Raw) -> Generator[None, None, Message]:
     try:
         yield from checking(memoryview(body))
         found = yield from opening_named(body, Message.__struct_fields__)

@@ -39,7 +39,7 @@ class _Wire:
         return await self._server.ask(method, params)
 
     async def announce(self, method: str, params: Json) -> None:
-        self._server.announce(method, params)
+        self._server.announce(method, params, self.era)
 
     async def crash(self) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -151,8 +151,10 @@ class Server:
         note = {"method": "notifications/subscriptions/acknowledged", "params": params}
         self.write(json.dumps({"jsonrpc": "2.0", **note}).encode())
 
-    def announce(self, method: str, params: Json) -> None:
-        """Send a notification outside any request."""
+    def announce(self, method: str, params: Json, era: str) -> None:
+        """Send a notification outside any request; without a handshake only to those who listen."""
+        if self._listening is None and era == "modern":
+            return
         if self._listening is not None:
             params = {**params, "_meta": {f"{PREFIX}subscriptionId": self._listening}}
         self.write(json.dumps(notification(method, params)).encode())

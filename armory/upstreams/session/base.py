@@ -248,9 +248,9 @@ class BaseLink(ABC):
         meta = legacy_meta(passed, token, call.traceparent)
         return call.params if meta is None else {**call.params, "_meta": meta}
 
-    def spawn(self, work: Coroutine[Any, Any, None], what: str) -> None:
+    def spawn(self, work: Coroutine[Any, Any, None], what: str) -> asyncio.Task[None]:
         """Run a task beside the requests; `close` cancels it at the latest."""
-        self._tasks.spawn(work, f"{what} of {self.server}")
+        return self._tasks.spawn(work, f"{what} of {self.server}")
 
     async def end_tasks(self) -> None:
         """Cancel everything that `spawn` started, and wait for it."""

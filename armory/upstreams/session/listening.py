@@ -60,14 +60,7 @@ class _Stream:
             self.acknowledged = True
             self.answered.set()
             return
-        meta = members_or_none(params.get("_meta"))
-        if "_meta" in params and (meta is None or SUBSCRIPTION_ID in meta):
-            # what is too large to be opened may name it, too
-            rest = {key: raw for key, raw in (meta or {}).items() if key != SUBSCRIPTION_ID}
-            params = {key: value for key, value in params.items() if key != "_meta"}
-            if rest:
-                params["_meta"] = pack(rest)
-        self._hear(method, params)
+        self._hear(method, without_subscription(params))
 
     @property
     def honours(self) -> bool:
@@ -76,6 +69,17 @@ class _Stream:
 
     async def ask(self, method: str, params: Params) -> Answer:
         raise ClientGone
+
+
+def without_subscription(params: Params) -> Params:
+    """The parameters of a notification without the id of the gateway's own subscription."""
+    meta = members_or_none(params.get("_meta"))
+    if "_meta" not in params or (meta is not None and SUBSCRIPTION_ID not in meta):
+        return params
+    # what is too large to be opened may name it, too
+    rest = {key: raw for key, raw in (meta or {}).items() if key != SUBSCRIPTION_ID}
+    kept = {key: value for key, value in params.items() if key != "_meta"}
+    return {**kept, "_meta": pack(rest)} if rest else kept
 
 
 def _honoured(said: Raw) -> Mapping[str, Any]:

@@ -18,7 +18,7 @@ from armory.errors import UpstreamUnavailable
 from armory.http1.deadlines import CallDeadline
 from armory.logger import Logger
 from armory.protocol import jsonrpc
-from armory.protocol.codes import INTERNAL_ERROR
+from armory.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS
 from armory.protocol.link import Call, Params, Reply, cancelled_params
 from armory.protocol.meta import PROGRESS_TOKEN, SUBSCRIPTION_ID
 from armory.protocol.methods import (
@@ -30,7 +30,7 @@ from armory.protocol.methods import (
     PROGRESS,
     loud_enough,
 )
-from armory.protocol.rawjson import encode, scalar, text_of
+from armory.protocol.rawjson import encode, says_nothing, scalar, text_of
 from armory.protocol.scanning.taking_apart import TooWide
 from armory.protocol.upstream_messages import (
     ABSENT,
@@ -44,6 +44,7 @@ from armory.protocol.upstream_messages import (
 from armory.upstreams.session.attribution import Attribution
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.budget import TOLD_EACH_S, TOLD_TO_ALL
+from armory.upstreams.session.listening import without_subscription
 from armory.upstreams.session.pending import Item, Note, Pending
 from armory.upstreams.session.questions import Question, Questions
 
@@ -141,7 +142,11 @@ class RequestMultiplexer:
             return None
         if message.id is not None:
             self._link.budget.nuisance(size)
-            self.questions.serve(Question(encode(message.id), message.method, params), via)
+            question = Question(encode(message.id), message.method, params)
+            if params or message.params is ABSENT or _by_name(message.params):
+                self.questions.serve(question, via)
+            else:
+                self.questions.refuse(question, INVALID_PARAMS, "params is no object")
             return None
         cost = self._cost_of_changes(message.method) if message.method in LISTS_CHANGED else 1.0
         self._link.budget.notification(size, cost)
@@ -152,6 +157,8 @@ class RequestMultiplexer:
             pending, note = target
             return (pending, note) if note is not None else None
         if message.method != PROGRESS:
+            if self._link.era == "modern":  # of a subscription that was replaced meanwhile
+                params = without_subscription(params)
             self._link.notified(message.method, params)
         return None
 
@@ -257,10 +264,16 @@ class RequestMultiplexer:
         """The call that alone can have made the upstream log something, and that can still be told
         of it; None: none, or several.
         """
-        owned = [p for p in self.pending.values() if p.client is not None]
+        calls = (p for p in self.pending.values() if p.call.method != LISTEN)
+        owned = [p for p in calls if p.client is not None]
         if len(owned) != 1 or self.attribution.may_be_anothers(owned[0].call):
             return None
         return None if owned[0].answered else owned[0]
+
+
+def _by_name(params: Raw) -> bool:
+    """Whether parameters are an object, or none. MCP has no others; a client would miss them."""
+    return bytes(memoryview(params)[:1]) == b"{" or says_nothing(params)
 
 
 def _of_nobody(target: Pending | None) -> tuple[Pending, None] | None:

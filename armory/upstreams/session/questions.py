@@ -126,7 +126,7 @@ class Questions:
         elif self._link.era == "modern":
             self._budget.say(log.warning, "upstream_request_ignored", method=question.method)
         elif self._full(question):
-            self._refuse(question, INTERNAL_ERROR, "too many questions of this server are open")
+            self.refuse(question, INTERNAL_ERROR, "too many questions of this server are open")
         elif via is not None or not self._put_without_call(question):
             self._put_to_caller(question, via)
 
@@ -135,7 +135,8 @@ class Questions:
         too_large = self._held > 0 and self._held + question.size > _OPEN_BYTES
         return too_large or len(self._open) + self._early >= _OPEN
 
-    def _refuse(self, question: Question, code: int, why: str) -> None:
+    def refuse(self, question: Question, code: int, why: str) -> None:
+        """Answer a question with an error."""
         self._budget.say(log.info, "upstream_request_refused", method=question.method)
         refusal = jsonrpc.error(code, why)
         self._replies.send_beside(jsonrpc.error_response(question.key, refusal))
@@ -176,7 +177,7 @@ class Questions:
             self._put(question, pending.client, pending)
             return
         code = INTERNAL_ERROR if method in CAPABILITY and why else METHOD_NOT_FOUND
-        self._refuse(question, code, why or f"{method[:_SAID_CHARS]} is not available here")
+        self.refuse(question, code, why or f"{method[:_SAID_CHARS]} is not available here")
 
     def _first_call_comes(self) -> bool:
         """Whether the call that the session was opened for is not in flight yet."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
+from armory.protocol.methods import LISTEN
 from armory.upstreams.session.context import LinkContext
 from armory.upstreams.session.duplex import DuplexLink
 from armory.upstreams.transports.lines import Lines, answered
@@ -108,7 +109,8 @@ class StdioLink(DuplexLink):
 
     def _lost_line(self, request_id: int | None, reason: str) -> None:
         pending = self.requests.pending.get(request_id) if request_id is not None else None
-        if pending is None and len(self.requests.pending) == 1:
-            pending = next(iter(self.requests.pending.values()))
+        if pending is None:
+            calls = [p for p in self.requests.pending.values() if p.call.method != LISTEN]
+            pending = calls[0] if len(calls) == 1 else None
         if pending is not None:
             pending.put(self.unavailable(reason))

@@ -16,7 +16,7 @@ from aiohttp import web
 
 from armory.domain.principal import ANONYMOUS, Principal
 from armory.errors import GatewayEnds
-from armory.protocol import jsonrpc
+from armory.protocol import codes, jsonrpc
 from armory.protocol.jsonrpc import Part, Parted
 from armory.wire.caller import Caller
 from armory.wire.http.answers import JsonAnswer
@@ -138,3 +138,9 @@ def share_of(caller: Caller) -> str:
 def person_at(principal: Principal, remote: str | None) -> str:
     """The person behind a principal; for the anonymous one, the address."""
     return f"{principal.key} {remote}" if principal is ANONYMOUS else principal.person
+
+
+def gone(admitted: AdmittedRequest) -> web.StreamResponse:
+    """The answer where there is no such session (any more)."""
+    message = "no such session; it may have expired: send initialize again"
+    return refusal(404, codes.INVALID_REQUEST, message, headers=admitted.extra)

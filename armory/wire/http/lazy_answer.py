@@ -26,6 +26,7 @@ from armory.wire.http.admitted import (
     OVERDUE,
     AdmittedRequest,
     answered_overdue,
+    gone,
     json_answer,
     new_stream,
 )
@@ -143,6 +144,15 @@ def outlives_its_client(admitted: AdmittedRequest) -> bool:
     return hasattr(admitted.connection, "left")
 
 
+def without_answer(session: Session, admitted: AdmittedRequest) -> web.StreamResponse:
+    """What ends a request that has no answer: its client withdrew it, or its session ended, of
+    which the client may not know.
+    """
+    if session.closed:
+        return gone(admitted)
+    return web.Response(status=202, headers=dict(admitted.extra))
+
+
 async def answer_to(
     dispatcher: Dispatcher,
     message: Message,
@@ -256,8 +266,8 @@ class InPlace:
             raise ConnectionResetError("the client is gone")
         if self._pumping is not None:
             return await self._pumping
-        if answer is None:  # cancelled by the client: there is no answer
-            return web.Response(status=202, headers=dict(admitted.extra))
+        if answer is None:
+            return without_answer(session, admitted)
         return json_answer(admitted, answer)
 
     # -- what comes before the answer ----------------------------------------------------------

@@ -22,6 +22,7 @@ from armory.wire.http.admitted import (
     OVERDUE,
     AdmittedRequest,
     answered_overdue,
+    gone,
     json_answer,
     new_stream,
     only_answer,
@@ -30,8 +31,13 @@ from armory.wire.http.admitted import (
 from armory.wire.http.answers import held_for, write_event
 from armory.wire.http.context import EdgeContext
 from armory.wire.http.keepalive import KeepaliveTimer
-from armory.wire.http.lazy_answer import InPlace, answer_to, outlives_its_client, send_events
-from armory.wire.http.replicas import gone
+from armory.wire.http.lazy_answer import (
+    InPlace,
+    answer_to,
+    outlives_its_client,
+    send_events,
+    without_answer,
+)
 from armory.wire.messages import Data, Parameters, encoded, refused, taken_apart_in_steps
 from armory.wire.methods import refuse_large
 from armory.wire.requests import session_request
@@ -298,8 +304,8 @@ async def _answer(
     try:
         try:
             first = await _first(admitted, stream, reader, keepalive)
-        except EOFError:  # cancelled by the client: there is no answer
-            return web.Response(status=202, headers=dict(admitted.extra))
+        except EOFError:
+            return without_answer(session, admitted)
         if first is not None and stream.closed and stream.last == 1 and admitted.takes_json:
             session.drop_stream(stream)
             return json_answer(admitted, first[1])

@@ -201,11 +201,5 @@ def was_passed(admitted: AdmittedRequest) -> bool:
     return PASSED in admitted.request.headers
 
 
-def gone(admitted: AdmittedRequest) -> web.StreamResponse:
-    """The answer when the session's replica is gone, and the session with it."""
-    message = "no such session; it may have expired: send initialize again"
-    return refusal(404, codes.INVALID_REQUEST, message, headers=admitted.extra)
-
-
 def _forwarded(headers: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in headers.items() if name.lower() not in _HOP_BY_HOP}

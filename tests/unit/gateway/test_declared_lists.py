@@ -85,7 +85,26 @@ async def test_each_is_shown_what_the_upstream_lists_for_one_like_it(bench: Benc
     assert await shown(bench, client, {}, current=False) == set()
     assert await shown(bench, client, {"roots": {"listChanged": True}}) == {"up__opens"}
     assert await shown(bench, client, {}, everything=True) == {"up__draws", "up__opens"}
-    assert len(bench.pool.listed_for) == asked == 3
+    assert len(bench.pool.listed_for) == asked == 4
+    assert bench.pool.listed_for[:2] == [("up", {}), ("up", EVERYTHING)]
+    await bench.gateway.close()
+
+
+@pytest.mark.parametrize("capabilities", [{}, {"roots": {}}])
+async def test_what_a_new_session_does_not_know_yet_is_shown_all_the_same(
+    bench: Bench, capabilities: dict[str, Any]
+) -> None:
+    """As of a server that learns its tools from others, and announces them a while after its
+    start.
+    """
+    offers(bench)
+    upstream = bench.pool.upstreams["up"]
+    late = replace(upstream.lists, tools=[*upstream.lists.tools, tool("late", "")])
+    upstream.lists_for, upstream.lists = (lambda _: replace(late, tools=late.tools[:-1])), late
+    bench.gateway.publish(bench.pool.catalog(bench.gateway.view.catalog))
+    for _ in range(2):
+        assert await shown(bench, bench.client, capabilities) == {"up__late"}
+    assert bench.pool.listed_for == [("up", {}), ("up", EVERYTHING)]
     await bench.gateway.close()
 
 
@@ -104,14 +123,15 @@ async def test_other_settings_ask_only_another_server_again(
 ) -> None:
     offers(bench, **needs)
     assert await shown(bench, bench.client, {}) == set()
-    asked = len(bench.pool.listed_for)
+    once = len(bench.pool.listed_for)
+    assert once == (2 if needs else 1)
     same = GatewaySettings(by_capabilities={"up": 1, "new": 1}, max_tools=3)
     bench.gateway.reconfigure(settings=same)
     assert await shown(bench, bench.client, {}) == set()
-    assert len(bench.pool.listed_for) == asked == 1
+    assert len(bench.pool.listed_for) == once
     bench.gateway.reconfigure(settings=replace(same, by_capabilities={"up": 2}))
     assert await shown(bench, bench.client, {}) == set()
-    assert len(bench.pool.listed_for) == 2
+    assert len(bench.pool.listed_for) == 2 * once
     await bench.gateway.close()
 
 
@@ -199,7 +219,7 @@ async def test_lists_that_come_late_are_told_of(
     fetch = bench.pool.fetch_lists_for
 
     async def waits(
-        server: str, capabilities: Mapping[str, Any], *, handshake: bool
+        server: str, capabilities: Mapping[str, Any], *, handshake: bool = False
     ) -> ServerLists:
         await come.wait()
         return await fetch(server, capabilities, handshake=handshake)
@@ -227,7 +247,9 @@ async def test_who_waited_in_vain_waits_no_more_for_who_comes_after(
     offers(bench, draws="sampling")
     never = asyncio.Event()
 
-    async def waits(server: str, capabilities: Mapping[str, Any], *, handshake: bool) -> None:
+    async def waits(
+        server: str, capabilities: Mapping[str, Any], *, handshake: bool = False
+    ) -> None:
         await never.wait()
 
     monkeypatch.setattr(bench.pool, "fetch_lists_for", waits)

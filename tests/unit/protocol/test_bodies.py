@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import Raw
 
 from armory.protocol import bodies
 from armory.protocol.errors import Malformed
@@ -28,6 +29,13 @@ def test_a_batch_is_an_array_that_is_not_empty() -> None:
     for body in (b"[]", b"[1"):
         with pytest.raises(Malformed):
             at_once(bodies.batch_items(body))
+
+
+def test_half_a_character_in_a_batch_is_replaced() -> None:
+    for more in (b"", b" " * 100_000):
+        assert at_once(bodies.batch_items(rb'["\ud83d"%b]' % more)) == [Raw(rb'"\ufffd"')]
+        with pytest.raises(Malformed):
+            at_once(bodies.batch_items(rb'["\ud83d"%b' % more))
 
 
 @given(value=JSON, limit=st.integers(1, 6))

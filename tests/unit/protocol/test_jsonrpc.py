@@ -44,6 +44,20 @@ def test_a_byte_order_mark_is_none_of_it() -> None:
         jsonrpc.decode(b"\xef\xbb\xbf" * 100_000)
 
 
+def test_half_a_character_is_replaced() -> None:
+    """As `"\\ud83d"`, which JavaScript makes of a text that is cut inside an emoji."""
+    sent = rb'{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":"\ud83d","b":"\ud83d\ude00"%b}}'
+    kept = {"a": Raw(rb'"\ufffd"'), "b": Raw(rb'"\ud83d\ude00"')}
+    for more in (b"", b',"c":"%b"' % (b"x" * 100_000)):
+        for mark in (b"", jsonrpc.BOM):
+            body = mark + sent % more
+            for message in (jsonrpc.decode(body), at_once(jsonrpc.decoding(body))):
+                params = jsonrpc.params_of(message)
+                assert {name: params[name] for name in kept} == kept
+    with pytest.raises(Malformed, match="not JSON"):
+        jsonrpc.decode(rb'{"a":"\ud83d"')
+
+
 def test_requests_notifications_and_responses_are_told_apart() -> None:
     assert jsonrpc.decode(b'{"jsonrpc":"2.0","method":"m"}').is_notification
     response = jsonrpc.decode(b'{"jsonrpc":"2.0","id":1,"result":{"a": 1.50}}')

@@ -188,8 +188,8 @@ for line in sys.stdin:
     id = message["id"]
     if name == "tail":
         out('{"result":{"x":"' + "y" * 5000 + '"},"jsonrpc":"2.0","id":%d}\n' % id)
-    elif name == "blank":
-        out('\n\n  \n{"jsonrpc":"2.0","id":%d,"result":{}}\r\n' % id)
+    elif name == "middle": out('{"a":"%s","id":%d,"b":1}\n' % ("y" * 5000, id))
+    elif name == "blank": out('\n\n  \n{"jsonrpc":"2.0","id":%d,"result":{}}\r\n' % id)
     elif name == "late":
         out('{"jsonrpc":"2.0","id":%d,"result":{"late":true}}\n' % (id - 1))
         out('{"jsonrpc":"2.0","id":%d,"result":{"late":false}}\n' % id)
@@ -215,6 +215,15 @@ async def test_the_id_of_a_long_line_is_found_at_its_end(start: Start) -> None:
         await call(link, "tail", timeout_s=30)
     assert not other.done()
     other.cancel()
+
+
+async def test_a_long_line_without_an_id_answers_the_only_call(start: Start) -> None:
+    link = await start(inline(ODD, message_bytes=1_000), hello=False)
+    listening = asyncio.create_task(link.request(Call("subscriptions/listen", {}, timeout_s=30)))
+    await asyncio.sleep(0)
+    with pytest.raises(UpstreamUnavailable, match="longer than 1000 bytes"):
+        await call(link, "middle", timeout_s=5)
+    listening.cancel()
 
 
 async def test_odd_lines(start: Start) -> None:
