@@ -209,6 +209,26 @@ def test_a_parked_call_goes_on_at_either_replica_until_its_owner_dies(
     assert (status, done["result"]["content"][0]["text"]) == (200, "asked")
 
 
+def test_a_call_that_another_replica_goes_on_with_is_in_the_audit_there(
+    serve: Callable[..., Any], redis: RedisServer, tmp_path: Path
+) -> None:
+    files = [tmp_path / f"{name}.jsonl" for name in ("owner", "other")]
+    config = {"upstreams": {"up": SCRIPTED}, "storage": {"redis": redis.url}}
+    owner, other = (
+        serve({**config, "observability": {"audit": {"to": str(file)}}}).ready() for file in files
+    )
+    for answered in (True, False):
+        _, first = modern(owner.url, "elicit")
+        if not answered:
+            assert owner.stop() == 0
+        status, _ = modern(other.url, "elicit", **answering(first["result"]))
+        assert status == (200 if answered else 400)
+    assert other.stop() == 0
+    records = [list(map(json.loads, file.read_text().splitlines())) for file in files]
+    told = [[r["outcome"] for r in of if r["method"] == "tools/call"] for of in records]
+    assert told == [["ok", "ok", "ok"], ["refused"]]
+
+
 def test_a_call_passed_on_ends_when_its_owner_dies_in_the_middle(
     serve: Callable[..., Any], redis: RedisServer
 ) -> None:
