@@ -13,6 +13,8 @@ from urllib.parse import quote
 
 _T = TypeVar("_T")
 HIDDEN = "***"
+_GO = {ord(char): f"\\u{ord(char):04x}" for char in "&<>"}
+_DOT_NET = {ord(char): f"\\u{ord(char):04X}" for char in "\"&'+<>`"}
 _SHORTEST = 6
 """Shorter configured secrets are not looked for: they would be found in any text."""
 _SECRET_NAME = re.compile(
@@ -107,10 +109,16 @@ def without_parameters(text: str) -> str:
 
 
 def _spellings(value: str) -> Iterator[str]:
-    """A secret as it is, and as written in JSON and in a URL."""
+    """A secret as it is, and as written in JSON (plain, and as PHP, Go and .NET have it) and in a
+    URL.
+    """
     yield value
-    yield json.dumps(value)[1:-1]
+    written = json.dumps(value)[1:-1]
+    yield written
     yield json.dumps(value, ensure_ascii=False)[1:-1]
+    yield written.replace("/", "\\/")
+    yield written.translate(_GO)
+    yield written.replace('\\"', '"').translate(_DOT_NET)
     yield quote(value, safe="", errors="replace")
 
 

@@ -46,6 +46,16 @@ def test_so_is_what_stands_under_a_name(length: int) -> None:
         assert told == {**given, "password": "***", "tokens": "***"}
 
 
+def test_a_configured_secret_is_found_as_other_languages_write_it() -> None:
+    hide(['a/b+c&d"e'])
+    for written in (
+        r"a\/b+c&d\"e",  # PHP
+        r"a/b+c\u0026d\"e",  # Go
+        r"a/b\u002Bc\u0026d\u0022e",  # .NET
+    ):
+        assert redacted(f'no such key: "{written}"') == 'no such key: "***"'
+
+
 @pytest.mark.parametrize(
     ("written", "shown"),
     [
