@@ -215,7 +215,7 @@ def may_carry_secrets(place: str, upstream: URL) -> bool:
         return False
     if named.scheme == "https":
         return True
-    return named.scheme == "http" and named.host in LOOPBACK and upstream.host in LOOPBACK
+    return named.scheme == "http" and named.raw_host in LOOPBACK and upstream.raw_host in LOOPBACK
 
 
 def _origin(url: str) -> URL | None:
@@ -246,5 +246,5 @@ def is_at(resource: str, url: URL) -> bool:
     except ValueError:
         return False
     if named.scheme != url.scheme:
-        return named.host == url.host
+        return named.raw_host == url.raw_host
     return _origin(resource) == url.origin()
