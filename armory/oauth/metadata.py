@@ -82,7 +82,7 @@ def is_secure(url: str) -> bool:
         named = URL(readable(url))
     except ValueError:
         return False
-    return bool(named.raw_host) and (
+    return bool(named.raw_host and url.isprintable()) and (
         named.scheme == "https" or (named.scheme == "http" and named.raw_host in LOOPBACK)
     )
 

@@ -113,7 +113,7 @@ async def discover(
         Undiscovered: nothing usable was found.
     """
     resource = await _resource(url, challenge, fetch)
-    named = texts(resource.get("authorization_servers"))
+    named = [name for name in texts(resource.get("authorization_servers")) if name]
     wanted = issuer or known
     if wanted:
         if named and not any(
@@ -212,6 +212,8 @@ def may_carry_secrets(place: str, upstream: URL) -> bool:
     try:
         named = URL(readable(place))
     except ValueError:
+        return False
+    if not named.raw_host or not place.isprintable():
         return False
     if named.scheme == "https":
         return True
