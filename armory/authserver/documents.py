@@ -158,7 +158,7 @@ def _place(url: str) -> URL:
         raise UnusableClient("its URL cannot be read") from None
     if place is None or str(place) != url:
         raise UnusableClient(f"its URL is not in plain form, at most {_MAX_URL} characters")
-    if place.scheme != "https" or not place.host or place.user is not None or "#" in url:
+    if place.scheme != "https" or not place.raw_host or place.user is not None or "#" in url:
         raise UnusableClient("its URL is https, without user and fragment")
     if place.path in ("", "/"):
         raise UnusableClient("its URL has a path")

@@ -38,7 +38,8 @@ _USUAL = re.compile(
 
 def readable(url: str) -> str:
     """A URL that somebody else wrote, where a library may read it: they prepare a host of other
-    letters (IDNA) in quadratic time, minutes for one of a few hundred KB.
+    letters (IDNA) in quadratic time, minutes for one of a few hundred KB. Of what they read, only
+    `raw_host` is the host: `host` raises where `xn--...` stands for nothing.
 
     Raises:
         ValueError: it has more than 2,048 characters, not all of ASCII.

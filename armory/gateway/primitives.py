@@ -91,7 +91,7 @@ class Primitives:
             ref["name"] = pack(record.original_name)
         elif kind == "ref/resource":
             server, uri = await self._forwarder.located(context, need_text(ref, "uri"))
-            sent = {**params, "ref": pack({**ref, "uri": pack(uri)})}
+            sent = {**_told_once(params), "ref": pack({**ref, "uri": pack(uri)})}
             reply = await self._forwarder.send(
                 context, server, "completion/complete", sent, safe_to_retry=True
             )
@@ -161,6 +161,20 @@ def _does_not_know(context: RequestContext, reply: Reply) -> bool:
         and not context.endpoint.transparent
         and code_of(reply.error) == METHOD_NOT_FOUND
     )
+
+
+def _told_once(params: dict[str, Raw]) -> dict[str, Raw]:
+    """The parameters of a completion without names that come twice: values are judged by the last
+    of them, and some servers read the first.
+    """
+    told = dict(params)
+    for part in ("argument", "context"):
+        opened = members_or_none(params.get(part))
+        if opened is None:
+            continue
+        given = members_or_none(opened.get("arguments"))
+        told[part] = pack(opened if given is None else {**opened, "arguments": pack(given)})
+    return told
 
 
 def _completed(context: RequestContext, reply: Reply) -> Reply:

@@ -100,7 +100,7 @@ async def must_be_public(url: str, named: Sequence[str]) -> bool:
 
 def _host(url: str) -> str | None:
     try:
-        return URL(readable(url)).host
+        return URL(readable(url)).raw_host
     except ValueError:
         return None
 

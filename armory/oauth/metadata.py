@@ -82,8 +82,8 @@ def is_secure(url: str) -> bool:
         named = URL(readable(url))
     except ValueError:
         return False
-    return bool(named.host) and (
-        named.scheme == "https" or (named.scheme == "http" and named.host in LOOPBACK)
+    return bool(named.raw_host and url.isprintable()) and (
+        named.scheme == "https" or (named.scheme == "http" and named.raw_host in LOOPBACK)
     )
 
 

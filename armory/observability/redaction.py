@@ -14,6 +14,8 @@ from urllib.parse import quote
 
 _T = TypeVar("_T")
 HIDDEN = "***"
+_GO = {ord(char): f"\\u{ord(char):04x}" for char in "&<>"}
+_DOT_NET = {ord(char): f"\\u{ord(char):04X}" for char in "\"&'+<>`"}
 _SHORTEST = 6
 """Shorter configured secrets are not looked for: they would be found in any text."""
 _SECRET_NAME = re.compile(
@@ -47,13 +49,17 @@ _SECRET_TEXT = re.compile(
     r"|\b(?:acx_|sk-|sk_live_|rk_live_|gh[opsur]_|github_pat_|glpat-|xox[abeprs]-|AKIA|AIza"
     r"|eyJ[A-Za-z0-9_-]{6,}\.)[A-Za-z0-9._-]{6,}"
     r"|(?P<scheme>://)(?:[^\s/@:]*+:[^\s/@]++|[^\s/@:]{20,}+)@"
-    rf"|(?P<named>\b[\w-]{{0,30}}{_NAME}[\"']?\s{{0,2}}[:=]\s{{0,2}}[\"']?)"
-    r"(?=[^\s\"',;&<>]{0,80}\d)[^\s\"',;&<>]{8,}+",
+    rf"|(?P<named>\b[\w-]{{0,30}}{_NAME}\\?[\"']?\s{{0,2}}[:=]\s{{0,2}}\\?[\"']?)"
+    r"(?=[^\s\"',;&<>]{0,80}\d)(?:[^\s\"',;&<>\\]|\\(?![\"'])){8,}+",
     re.IGNORECASE,
 )
+"""Also in JSON that is a string within JSON, where backslashes stand before its quotes."""
+_ESCAPE = re.compile(r"\\(?:u[0-9A-Fa-f]{0,4}|.)?", re.DOTALL)
+"""An escape in JSON, or the part of it before a text was cut."""
 
 
 _IN_QUERY = re.compile(r"([?&][^?&=#\s\"'<>]{1,100}=)[^&#\s\"'<>]+")
+_LONG_ESCAPE = len("\\u002B")
 _PIECE_CHARS, _OVERLAP_CHARS = 8_192, 2_048
 """What of a long text is searched at a time, and what of it is looked at again with the next piece:
 more than comes before the value of a secret.
@@ -110,10 +116,16 @@ def without_parameters(text: str) -> str:
 
 
 def _spellings(value: str) -> Iterator[str]:
-    """A secret as it is, and as written in JSON and in a URL."""
+    """A secret as it is, and as written in JSON (plain, and as PHP, Go and .NET have it) and in a
+    URL.
+    """
     yield value
-    yield json.dumps(value)[1:-1]
+    written = json.dumps(value)[1:-1]
+    yield written
     yield json.dumps(value, ensure_ascii=False)[1:-1]
+    yield written.replace("/", "\\/")
+    yield written.translate(_GO)
+    yield written.replace('\\"', '"').translate(_DOT_NET)
     yield quote(value, safe="", errors="replace")
 
 
@@ -174,6 +186,8 @@ def redacted_json(text: str) -> str:
     """JSON text, masked like `redacted`, and with the values of members whose names suggest a
     secret masked as well. In a thread it gives way to others, however long the text is.
     """
+    if "\\u" in text or "\\/" in text:
+        text = _in_pieces(_ESCAPE, _needed, text)
     for value in _known:
         text = text.replace(value, HIDDEN)
     for given, shown in _parameters:
@@ -205,6 +219,19 @@ def _in_pieces(pattern: re.Pattern[str], shown: Callable[[re.Match[str]], str], 
             size = _PIECE_CHARS
             begin = end if end == len(text) else max(done, end - _OVERLAP_CHARS)
     return "".join((*parts, text[done:]))
+
+
+def _needed(match: re.Match[str]) -> str:
+    """An escape as it is, or the character that it stands for, where that need not be escaped:
+    encoders of PHP do so with `/`, those of .NET with `+`, and a secret is looked for as it is.
+    """
+    said = match[0]
+    if said == "\\/":
+        return "/"
+    if len(said) != _LONG_ESCAPE or said[1] != "u":
+        return said
+    meant = chr(int(said[2:], 16))
+    return meant if meant.isprintable() and meant not in '"\\' else said
 
 
 def _without_value(match: re.Match[str]) -> str:

@@ -1,5 +1,5 @@
-"""Parameter names in another case: for servers in Go, C# or C they may equal the protocol's, and
-the last one wins.
+"""Parameter names in another spelling: for servers in Go, C# or C they may equal the protocol's,
+and the last one wins, or the first.
 
 Owns: which names are told apart from that, and refusing the others. What is decided on `name` must
 not be done to `Name`. Pure.
@@ -51,9 +51,10 @@ def refuse_other_case(members: Mapping[str, Raw], where: str) -> None:
     if _NAMES.issuperset(members):
         return
     for name in members:
-        if name in _NAMES or len(name) > _LONGEST:
+        told = name.partition("\0")[0]  # where C reads it, it ends there
+        if name in _NAMES or len(told) > _LONGEST:
             continue
-        meant = _BY_FOLDED.get(name.upper().casefold())  # the sign for Kelvin is a k as well
+        meant = _BY_FOLDED.get(told.upper().casefold())  # the sign for Kelvin is a k as well
         if meant is not None:
             raise RpcError(
                 INVALID_PARAMS,

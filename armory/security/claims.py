@@ -21,6 +21,7 @@ REFUSED = "the session token is not valid"
 """All that a caller is told; which check failed is in the log."""
 UNVERIFIED = "the email address is not verified (email_verified)"
 _MAX_USER_CHARS = 200
+_VERIFIED = (None, True, "true", "1")
 _CREDENTIALS = ("token:", "api_key:", "anonymous:", "environment:", "internal:")
 """Prefixes of callers without a user, which no user's name may begin with."""
 
@@ -46,10 +47,13 @@ def user_of(claims: Mapping[str, Any], claim: str) -> str:
 
 
 def is_unverified(claims: Mapping[str, Any], claim: str) -> bool:
-    """Whether a claim is an email address that its bearer may have made up (`email_verified` is
-    false; Cognito sends that as text).
+    """Whether a claim is an email address that its bearer may have made up: `email_verified` is
+    there and not true. Cognito sends it as text, others in the way of their language (`False`).
     """
-    return claim == "email" and claims.get("email_verified") in (False, "false")
+    said = claims.get("email_verified")
+    if isinstance(said, str):
+        said = said.lower()
+    return claim == "email" and said not in _VERIFIED
 
 
 def check_own(user: str, others: Iterable[str]) -> None:

@@ -27,6 +27,7 @@ from armory.protocol.link import Reply
 from armory.protocol.meta import ERROR
 from armory.protocol.rawjson import members_or_none, text_of, text_or_none
 from armory.telemetry.conventions import CALLERS_FAULT, TARGETS, TOOL_ERROR, Kind
+from armory.wire.caller import Caller
 
 if TYPE_CHECKING:
     from armory.audit.writer import AuditLog
@@ -122,6 +123,14 @@ def note_denied(
         (remote or "unknown", "none") if principal is None else (principal.owner, principal.key)
     )
     audit.note(Entry(time(), who, by, path[:_NAME_CHARS], "", "denied", code=code))
+
+
+def note_refused(audit: AuditLog, caller: Caller, code: int | str, method: str) -> None:
+    """Write the audit record of a request that its transport refused; arguments as of
+    `Dispatcher.refused`.
+    """
+    who, path, asked = caller.principal, path_of(caller.endpoint), method[:_NAME_CHARS]
+    audit.note(Entry(time(), who.owner, who.key, path, asked, "refused", code=str(code)))
 
 
 def _outcome(operation: Operation, reply: Reply | None) -> tuple[str, str | None]:

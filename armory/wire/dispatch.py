@@ -18,6 +18,7 @@ from armory.protocol.codes import METHOD_NOT_FOUND
 from armory.protocol.errors import RpcError, method_not_found
 from armory.protocol.link import Reply
 from armory.protocol.spelling import refuse_other_case
+from armory.wire.caller import Caller
 from armory.wire.eras.client_meta import with_passed_meta
 from armory.wire.eras.results import shape
 from armory.wire.errors import ANSWERED, error_object
@@ -112,6 +113,16 @@ class Dispatcher:
     def leave(self, request: ClientRequest) -> None:
         """The client of an answered request did not get the answer: end its parked call."""
         self._interactions.leave(request.client)
+
+    def refused(self, caller: Caller, code: int | str, method: str = "") -> None:
+        """Told of a request that its transport refuses by itself: it cannot be understood, does not
+        fit its headers, names no session, or is one too many.
+
+        Args:
+            caller: who asked, where.
+            code: of the refusal.
+            method: what was asked; "": that is not known.
+        """
 
     async def listen(
         self, request: ClientRequest, id: bytes, params: Mapping[str, Raw]

@@ -6,6 +6,7 @@ something watches, so that nothing watched costs nothing. Never imports a transp
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
@@ -20,14 +21,17 @@ from armory.gateway.requests import ClientRequest
 from armory.observability.operation import CURRENT, Operation
 from armory.protocol.jsonrpc import code_of
 from armory.protocol.link import Reply
-from armory.protocol.rawjson import text_or_none
+from armory.protocol.methods import LISTEN
+from armory.protocol.rawjson import EMPTY_OBJECT, text_or_none
 from armory.telemetry import conventions as c
 from armory.telemetry.measuring import AT_ONCE
 from armory.telemetry.propagation import KEPT, TRACEPARENT
-from armory.wire.audited import OnDenied, note, note_denied
+from armory.wire.audited import OnDenied, note, note_denied, note_refused
+from armory.wire.caller import Caller
 from armory.wire.dispatch import Dispatcher, Verify, failed
 from armory.wire.interaction.interactions import Interactions
 from armory.wire.interaction.state import OwnedByReplica
+from armory.wire.listening import ClientListening
 from armory.wire.methods import METHODS
 from armory.wire.sessions.registry import OnEnded
 
@@ -112,10 +116,12 @@ class ObservedDispatcher(Dispatcher):
         token = CURRENT.set(operation)
         started = perf_counter()
         reply: Reply | None = None
+        elsewhere = False
         try:
             reply = await self.handled(request, method, params, verify)
             return reply
         except OwnedByReplica:
+            elsewhere = True
             raise
         except Exception as failure:  # noqa: BLE001 as there
             reply = failed(failure, request, method)
@@ -143,10 +149,33 @@ class ObservedDispatcher(Dispatcher):
                     _measured(self._durations, request, (method, params), operation, reply, seconds)
                 if operation.span is not None and tracing is not None:
                     _ended(tracing, request, (method, params), operation, reply)
-            if self._audit is not None and method != "ping":
+            if self._audit is not None and method != "ping" and not elsewhere:
                 asked = method, params
                 view = self._gateway.view
                 noted = note(self._audit, view, request, asked, operation, reply, seconds)
+                if noted is not None:
+                    await noted
+
+    def refused(self, caller: Caller, code: int | str, method: str = "") -> None:
+        """As `Dispatcher.refused`."""
+        if self._audit is not None:
+            note_refused(self._audit, caller, code, method)
+
+    async def listen(
+        self, request: ClientRequest, id: bytes, params: Mapping[str, Raw]
+    ) -> ClientListening | Reply:
+        """As `Dispatcher.listen`."""
+        started = perf_counter()
+        reply: Reply | None = None
+        try:
+            found = await super().listen(request, id, params)
+            reply = found if isinstance(found, Reply) else Reply(EMPTY_OBJECT)
+            return found
+        finally:
+            if self._audit is not None:
+                asked, seconds = (LISTEN, params), perf_counter() - started
+                view = self._gateway.view
+                noted = note(self._audit, view, request, asked, Operation(), reply, seconds)
                 if noted is not None:
                     await noted
 

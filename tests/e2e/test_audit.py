@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from armory.cli.main import cli
 from armory.config import load_text
 from armory.runtime import open_runtime
-from armory.testing.clients.raw import modern_body, modern_headers
+from armory.testing.clients.raw import LegacyClient, modern_body, modern_headers
 from armory.testing.identity import IdentityProvider
 from armory.testing.upstreams.http import ScriptedUpstream
 from armory.testing.waiting import until
@@ -127,6 +127,57 @@ async def test_every_request_is_recorded(tmp_path: Path, to: str) -> None:
     assert (await armory(tmp_path, "--tool", "web__f*"))[1][0]["tool"] == "web__fail"
     code, verdict = await armory(tmp_path, "verify")
     assert (code, verdict["whole"], verdict["open"]) == (0, True, [])
+
+
+async def test_what_a_transport_refuses_by_itself_is_recorded(tmp_path: Path) -> None:
+    known = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
+    async with (
+        ScriptedUpstream() as upstream,
+        gateway(tmp_path, upstream.url, to="audit.jsonl") as url,
+        aiohttp.ClientSession() as http,
+    ):
+
+        async def post(body: Any, at: str = "/mcp", **headers: str) -> int:
+            data = body if isinstance(body, str) else json.dumps(body)
+            every = {**known, "Accept": "application/json, text/event-stream", **headers}
+            async with http.post(url + at, data=data, headers=every) as answer:
+                if answer.content_type != "text/event-stream":
+                    await answer.read()
+                return answer.status
+
+        call = modern_body(1, "tools/call", {"name": "web__who", "arguments": {}})
+        listen = modern_body(1, "subscriptions/listen", {"notifications": {}})
+        legacy = LegacyClient(f"{url}/mcp", http, "2025-03-26", token=TOKEN)
+        await legacy.initialize({})
+        say = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+        assert await post("{") == 400
+        assert await post({**say, "params": [1]}, "/mcp/web") == 400
+        assert await post(call, **{**modern_headers(call), "Mcp-Name": "web__fail"}) == 400
+        assert await post(listen, **modern_headers(listen)) == 200
+        assert await post(say, **{"Mcp-Session-Id": "no-such"}) == 404
+        assert await post(say) == 400
+        assert await post("{}", **{"Content-Type": "text/plain"}) == 415
+        status, _ = await legacy.send([{**say, "id": []}, {**say, "method": "ping"}])
+        assert status == 200
+        assert await post(say, "/messages?session_id=no-such") == 404
+    _, found = await armory(tmp_path)
+    told = [
+        (r["who"], r["endpoint"], r["method"], r["outcome"], r["code"])
+        for r in found
+        if not r["method"].startswith("armory/")
+    ]
+    assert told == [
+        ("ada", "/mcp", "initialize", "ok", None),
+        ("ada", "/mcp", "", "refused", "-32700"),
+        ("ada", "/mcp/web", "", "refused", "-32602"),
+        ("ada", "/mcp", "tools/call", "refused", "-32020"),
+        ("ada", "/mcp", "subscriptions/listen", "ok", None),
+        ("ada", "/mcp", "", "refused", "http_404"),
+        ("ada", "/mcp", "", "refused", "http_400"),
+        ("ada", "/mcp", "", "refused", "http_415"),
+        ("ada", "/mcp", "", "refused", "-32600"),
+        ("ada", "/mcp", "", "refused", "http_404"),
+    ]
 
 
 async def test_what_is_done_over_rest_is_recorded_and_looking_is_not(tmp_path: Path) -> None:

@@ -209,6 +209,26 @@ def test_a_parked_call_goes_on_at_either_replica_until_its_owner_dies(
     assert (status, done["result"]["content"][0]["text"]) == (200, "asked")
 
 
+def test_a_call_that_another_replica_goes_on_with_is_in_the_audit_there(
+    serve: Callable[..., Any], redis: RedisServer, tmp_path: Path
+) -> None:
+    files = [tmp_path / f"{name}.jsonl" for name in ("owner", "other")]
+    config = {"upstreams": {"up": SCRIPTED}, "storage": {"redis": redis.url}}
+    owner, other = (
+        serve({**config, "observability": {"audit": {"to": str(file)}}}).ready() for file in files
+    )
+    for answered in (True, False):
+        _, first = modern(owner.url, "elicit")
+        if not answered:
+            assert owner.stop() == 0
+        status, _ = modern(other.url, "elicit", **answering(first["result"]))
+        assert status == (200 if answered else 400)
+    assert other.stop() == 0
+    records = [list(map(json.loads, file.read_text().splitlines())) for file in files]
+    told = [[r["outcome"] for r in of if r["method"] == "tools/call"] for of in records]
+    assert told == [["ok", "ok", "ok"], ["refused"]]
+
+
 def test_a_call_passed_on_ends_when_its_owner_dies_in_the_middle(
     serve: Callable[..., Any], redis: RedisServer
 ) -> None:
@@ -241,3 +261,56 @@ def test_a_call_passed_on_ends_when_its_owner_dies_in_the_middle(
     assert outcome == [404] or isinstance(outcome[0], OSError)
     assert post(other.url, "tools/list", {}, session)[0] == 404
     assert post(other.url, "initialize", HELLO)[0] == 200
+
+
+def test_what_a_replica_passes_on_ends_properly_where_that_one_ends(
+    serve: Callable[..., Any], redis: RedisServer
+) -> None:
+    """It is answered under its own id; an event stream that has begun goes on at the owner."""
+    config = {
+        "server": {"drain_timeout_s": 1},
+        "upstreams": {"up": SCRIPTED},
+        "storage": {"redis": redis.url},
+    }
+    owner, other = serve(config).ready(), serve(config).ready()
+    sessions: list[str] = []
+    for _ in range(2):
+        _, session, _ = post(owner.url, "initialize", {**HELLO, "capabilities": ELICIT})
+        assert session is not None
+        sessions.append(session)
+    told: list[Any] = []
+
+    def call() -> None:
+        hang = {"name": "up__hang", "arguments": {}}
+        told.append(post(other.url, "tools/call", hang, sessions[0], 7))
+
+    calling = threading.Thread(target=call)
+    calling.start()
+    message = {"jsonrpc": "2.0", "id": 8, "method": "tools/call"}
+    ask = json.dumps({**message, "params": {"name": "up__elicit", "arguments": {}}})
+    headers = {
+        "Content-Type": "application/json",
+        "Accept": "application/json, text/event-stream",
+        "Mcp-Session-Id": sessions[1],
+        "MCP-Protocol-Version": "2025-11-25",
+    }
+    request = urllib.request.Request(other.url, ask.encode(), headers)
+    with urllib.request.urlopen(request, timeout=30) as begun:
+        lines = [begun.readline().decode()]
+        while not lines[-1].startswith("data: {"):
+            lines.append(begun.readline().decode())
+        assert other.stop() == 0
+        assert begun.read().strip() == b""  # raises where it was cut
+    calling.join(30)
+    ((status, _, reply),) = told
+    assert (status, reply["id"], reply["error"]["code"]) == (200, 7, 1004)
+    last = [line[3:].strip() for line in lines if line.startswith("id:")][-1]
+    question = json.loads(lines[-1].removeprefix("data: "))
+    said = {"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}}
+    data = json.dumps(said).encode()
+    with urllib.request.urlopen(urllib.request.Request(owner.url, data, headers), timeout=30) as ok:
+        assert ok.status == 202
+    again = {**headers, "Accept": "text/event-stream", "Last-Event-ID": last}
+    resumed = urllib.request.Request(owner.url, headers=again)
+    with urllib.request.urlopen(resumed, timeout=30) as events:
+        assert answer(events.read())["result"]["content"][0]["text"] == "asked"

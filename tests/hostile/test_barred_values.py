@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter
 from typing import Any
 
@@ -74,6 +75,28 @@ async def test_values_that_lead_to_what_is_barred_are_left_out() -> None:
         assert await ask("/mcp", greeting) == whole
         gateway.reconfigure(policy=Policy())
         assert await ask("/mcp", ref(f"files+{PUBLIC}", "name")) == whole
+
+
+async def test_what_is_judged_is_what_the_server_reads_which_of_two_it_may_be() -> None:
+    asked: list[dict[str, Any]] = []
+
+    async def notes(call: Call, _owner: Owner) -> Reply:
+        asked.append({name: bytes(call.params[name]).decode() for name in ("argument", "context")})
+        return result({"completion": {"values": ["hidden"]}})
+
+    pool = ScriptedPool({"files": ScriptedUpstream(LISTS, notes)})
+    gateway = Gateway(pool, policy=Policy([RULE]))
+    gateway.publish(pool.catalog())
+    async with serving(gateway) as (url, _), aiohttp.ClientSession() as http:
+        params = ref(f"files+{REPO}", "first argument", first="evil")
+        body = modern_body(1, "completion/complete", params)
+        sent = json.dumps(body).replace('"name": "first argument"', '"name": "ref", "name": "name"')
+        sent = sent.replace('"first": "evil"', '"owner": "evil", "\\u006fwner": "acme"')
+        headers = {**modern_headers(body), "Content-Type": "application/json"}
+        async with http.post(f"{url}/mcp", data=sent, headers=headers) as said:
+            assert (await messages(said))[-1]["result"]["completion"]["values"] == []
+    context = '{"arguments":{"owner":"acme"}}'
+    assert asked == [{"argument": '{"name":"name","value":""}', "context": context}]
 
 
 @pytest.mark.parametrize(

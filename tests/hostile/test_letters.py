@@ -10,6 +10,11 @@ import subprocess
 import sys
 
 import pytest
+from yarl import URL
+
+from armory.oauth.metadata import is_secure
+from armory.upstreams.oauth.discovery import is_at, may_carry_secrets
+from armory.upstreams.oauth.providers import login_parameters, resource_for, stands_for
 
 MARKS = "'\\u0315' * 300_000 + '\\u0300' * 300_000"
 PROGRAMS = {
@@ -48,3 +53,16 @@ assert not HostChecks().origin_allowed("http://a" + {MARKS})
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
 def test_combining_characters_in_a_row(program: str) -> None:
     subprocess.run([sys.executable, "-c", program], timeout=60, check=True)
+
+
+def test_a_host_that_stands_for_no_name_is_one_like_others() -> None:
+    """Its letters, which libraries decode where they are asked for them, are never asked for."""
+    url, plain, up = "https://xn--a.example", "http://xn--a.example", URL("https://up.example")
+    assert is_secure(url)
+    assert not is_secure(plain)
+    assert may_carry_secrets(url, up)
+    assert not may_carry_secrets(plain, up)
+    assert not is_at(plain, up)
+    assert login_parameters(URL(url)) == {}
+    assert resource_for(url, "https://up.example", ["a"]) == {"resource": "https://up.example"}
+    assert not stands_for(f"{url}/common/v2.0", "https://login.microsoftonline.com/ours/v2.0")

@@ -102,6 +102,7 @@ OTHER_CASE: tuple[tuple[str, dict[str, Any]], ...] = (
     ("tools/call", {"name": "files__list", "Name": "wipe"}),
     ("tools/call", {"Arguments": {"all": True}, "name": "files__list"}),
     ("tools/call", {"name": "files__list", "tas\N{KELVIN SIGN}": {}}),
+    ("tools/call", {"name\0": "wipe", "name": "files__list"}),
     ("prompts/get", {"name": "files__hello", "NAME": "secret"}),
     ("resources/read", {"uri": "files+file:///a", "URI": "file:///secret"}),
     ("resources/subscribe", {"uri": "files+file:///a", "Uri": "file:///secret"}),

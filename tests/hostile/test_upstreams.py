@@ -212,7 +212,10 @@ async def test_a_redirect_whose_end_fails_is_not_kept(serve: Serve) -> None:
     await client.close()
 
 
-@pytest.mark.parametrize("location", ["http://[", "http://a:port/", "//[::1", "mailto:a@b", ""])
+@pytest.mark.parametrize(
+    "location",
+    ["http://[", "http://a:port/", "//[::1", "mailto:a@b", "", "https://xn--a.invalid/"],
+)
 async def test_a_redirect_to_nowhere_is_an_answer_like_others(serve: Serve, location: str) -> None:
     async def handle(_request: web.Request) -> web.StreamResponse:
         return web.Response(status=307, headers={"Location": location})

@@ -113,7 +113,7 @@ async def discover(
         Undiscovered: nothing usable was found.
     """
     resource = await _resource(url, challenge, fetch)
-    named = texts(resource.get("authorization_servers"))
+    named = [name for name in texts(resource.get("authorization_servers")) if name]
     wanted = issuer or known
     if wanted:
         if named and not any(
@@ -213,9 +213,11 @@ def may_carry_secrets(place: str, upstream: URL) -> bool:
         named = URL(readable(place))
     except ValueError:
         return False
+    if not named.raw_host or not place.isprintable():
+        return False
     if named.scheme == "https":
         return True
-    return named.scheme == "http" and named.host in LOOPBACK and upstream.host in LOOPBACK
+    return named.scheme == "http" and named.raw_host in LOOPBACK and upstream.raw_host in LOOPBACK
 
 
 def _origin(url: str) -> URL | None:
@@ -246,5 +248,5 @@ def is_at(resource: str, url: URL) -> bool:
     except ValueError:
         return False
     if named.scheme != url.scheme:
-        return named.host == url.host
+        return named.raw_host == url.raw_host
     return _origin(resource) == url.origin()

@@ -25,7 +25,7 @@ def login_parameters(login_url: URL) -> dict[str, str]:
     Google does not know the scope `offline_access`: a refresh token needs `access_type=offline`,
     and a person who agrees anew.
     """
-    if login_url.host != _GOOGLE:
+    if login_url.raw_host != _GOOGLE:
         return {}
     return {name: said for name, said in _OFFLINE.items() if name not in login_url.query}
 
@@ -42,7 +42,7 @@ def resource_for(token_url: str, resource: str, scopes: Sequence[str]) -> dict[s
         resource: that the token is to be for; "": the server itself.
         scopes: as configured.
     """
-    if not resource or (scopes and URL(token_url).host in _ENTRA):
+    if not resource or (scopes and URL(token_url).raw_host in _ENTRA):
         return {}
     return {"resource": resource}
 
@@ -56,4 +56,5 @@ def stands_for(named: str, configured: str) -> bool:
     except ValueError:
         return False
     of_any = every.parts[1:2] in [(tenant,) for tenant in _ANY_TENANT]
-    return of_any and every.host in _ENTRA and (every.scheme, every.host) == (one.scheme, one.host)
+    same = (every.scheme, every.raw_host) == (one.scheme, one.raw_host)
+    return of_any and every.raw_host in _ENTRA and same

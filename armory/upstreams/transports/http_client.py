@@ -220,7 +220,11 @@ class HttpClient:
             same = moved.origin() == target.origin()
         except ValueError:
             location, moved, same = "", target, False
-        upgraded = (target.scheme, moved.scheme, target.host) == ("http", "https", moved.host)
+        upgraded = (target.scheme, moved.scheme, target.raw_host) == (
+            "http",
+            "https",
+            moved.raw_host,
+        )
         if not location or not (same or upgraded):
             response.close()
             raise UpstreamUnavailable(

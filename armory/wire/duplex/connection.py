@@ -132,6 +132,7 @@ class Duplex:
 
     async def refuse(self, code: int, message: str, id: bytes = jsonrpc.NULL) -> None:
         """Answer a frame that could not be decoded."""
+        self._dispatcher.refused(self._caller, code)
         await self._out.write(refused(id, code, message))
 
     @property
@@ -191,6 +192,7 @@ class Duplex:
                 return None
             return await self._message(message, known, caller, answers.taking(message.key))
         except Malformed as bad:
+            self._dispatcher.refused(caller, bad.code)
             answers.refuse(bad)
             return None
 
@@ -217,6 +219,7 @@ class Duplex:
         try:
             session = await self._sessions.open(self._caller, message, params, self._out)
         except TooMany as full:
+            self._dispatcher.refused(self._caller, codes.LIMITED, "initialize")
             await self._out.write(refused(message.key, codes.LIMITED, str(full)))
             return
         finally:
@@ -250,6 +253,7 @@ class Duplex:
         if session is None:
             if asked.method == "ping":
                 return jsonrpc.response(asked.id, EMPTY_OBJECT)
+            self._dispatcher.refused(asked.caller, codes.INVALID_REQUEST, asked.method)
             return refused(asked.id, codes.INVALID_REQUEST, "send initialize first")
         request = session_request(asked.caller, session, self._out, asked.meta, asked.id)
         reply = await self._dispatcher.answer(request, asked.method, asked.params)
@@ -260,6 +264,7 @@ class Duplex:
         version = text_of(meta, PROTOCOL_VERSION)
         rejected = inbound.refusal(method, version, params, meta, named_parameter(method), None)
         if rejected is not None:
+            self._dispatcher.refused(asked.caller, rejected.code, method)
             return jsonrpc.error_response(asked.id, error_object(rejected))
         version = version or versions.MODERN_VERSIONS[-1]
         request = modern_request(asked.caller, version, meta, self._out.write, asked.id)
@@ -268,6 +273,7 @@ class Duplex:
         try:
             reply = await self._dispatcher.answer(request, method, params)
         except OwnedByReplica:
+            self._dispatcher.refused(asked.caller, codes.INVALID_PARAMS, method)
             reply = Reply(error=REFUSED_STATE)
         if self._out.closed:
             self._dispatcher.leave(request)

@@ -107,9 +107,8 @@ class HttpEdge:
         self._shares = Shares()
         self._keepalive = KeepaliveTimer()
         self._bodies = BodyReader(settings.body_bytes, settings.json_depth, refuse_begun)
-        protected = authenticator.protected
         self.resources = ProtectedResources(
-            self.hosts, settings.base_path, protected, pages=settings.pages
+            self.hosts, settings.base_path, authenticator.protected, pages=settings.pages
         )
         self._admission = Admission(
             self.hosts,
@@ -120,9 +119,10 @@ class HttpEdge:
             observers.denied() if observers else None,
             self._shares.refused,
         )
+        self._dispatcher = dispatcher_of(gateway, self.interactions, observers)
         shared = EdgeContext(
             admission=self._admission,
-            dispatcher=dispatcher_of(gateway, self.interactions, observers),
+            dispatcher=self._dispatcher,
             sessions=self.sessions,
             streams=self.streams,
             shares=self._shares,
@@ -242,7 +242,13 @@ class HttpEdge:
                 if crowded:
                     await self._shares.turn(account)
                     await self._admission.confirm(admitted)
-                return await self._post(admitted, version)
+                answer = await self._post(admitted, version)
+                if not admitted.body:  # refused unread
+                    self._dispatcher.refused(admitted.caller, f"http_{answer.status}")
+                return answer
+            except Malformed as bad:
+                self._dispatcher.refused(admitted.caller, bad.code)
+                raise
             finally:
                 self._shares.leave(account)
         await self._shares.paid_off(account)
@@ -313,9 +319,7 @@ class HttpEdge:
             return rejected.response
         document = self._gateway.description.discovery(self._gateway.view, principal)
         document["protocolVersions"] = [*versions.LEGACY_VERSIONS, *versions.MODERN_VERSIONS]
-        headers = {"Cache-Control": "no-store"}
-        if shared is not None:
-            headers |= cors_headers(shared)
+        headers = {"Cache-Control": "no-store", **(cors_headers(shared) if shared else {})}
         return json_answer(None, encode(document), headers=headers)
 
 

@@ -178,6 +178,7 @@ async def answer_to(
         method = message.method if message.method is not UNSET else ""
         return encoded(key, await dispatcher.answer(request, method, params))
     except Malformed as bad:
+        dispatcher.refused(admitted.caller, bad.code)
         return refused(key, bad.code, bad.message)
 
 

@@ -145,6 +145,7 @@ class LegacyEndpoint:
             try:
                 message, known = await taken_apart_in_steps(item, refuse_large)
             except Malformed as bad:
+                self._edge.dispatcher.refused(admitted.caller, bad.code)
                 answers.refuse(bad)
                 continue
             if not message.is_request:
@@ -157,9 +158,11 @@ class LegacyEndpoint:
             await self._turns.next(admitted.caller.principal.person)
             await self._edge.admission.confirm(admitted)
             if session.closed:  # meanwhile
+                self._edge.dispatcher.refused(admitted.caller, codes.INVALID_REQUEST)
                 place.append(refused(message.key, codes.INVALID_REQUEST, _ENDED))
                 continue
             if full := held.full:
+                self._edge.dispatcher.refused(admitted.caller, codes.LIMITED)
                 place.append(refused(message.key, codes.LIMITED, full))
                 continue
             stream = session.open_stream(carries=False)
@@ -210,6 +213,7 @@ class LegacyEndpoint:
         """
         id = admitted.caller.headers.get(SESSION_HEADER)
         if id is None:
+            self._edge.dispatcher.refused(admitted.caller, "http_400")
             return refusal(
                 400,
                 codes.INVALID_REQUEST,
@@ -224,6 +228,7 @@ class LegacyEndpoint:
             answer = await replicas.elsewhere(admitted, id)
             if answer is not None:
                 return answer
+        self._edge.dispatcher.refused(admitted.caller, "http_404")
         return gone(admitted)
 
     async def _initialize(
@@ -233,6 +238,7 @@ class LegacyEndpoint:
         try:
             session = await self._edge.sessions.open(caller, message, params)
         except TooMany as full:
+            self._edge.dispatcher.refused(caller, codes.LIMITED, "initialize")
             return refusal(503, codes.LIMITED, str(full), id=id, headers=admitted.extra)
         try:
             await self._edge.admission.confirm(admitted)

@@ -75,6 +75,7 @@ class ModernEndpoint:
         version = text_of(meta, PROTOCOL_VERSION)
         rejected = inbound.refusal(method, version, params, meta, named_parameter(method), headers)
         if rejected is not None:
+            self._edge.dispatcher.refused(admitted.caller, rejected.code, method)
             return _rejected(admitted, rejected, id)
         version = version or MODERN_VERSIONS[-1]
         if method == LISTEN:
@@ -93,9 +94,10 @@ class ModernEndpoint:
             return await answer.finish(id, reply)
         except OwnedByReplica as owned:
             if answer.begun:  # after long silence: the client has the headers of this answer
+                self._edge.dispatcher.refused(admitted.caller, codes.INVALID_PARAMS, method)
                 return await answer.finish(id, Reply(error=REFUSED_STATE))
             answer.stop()  # what keeps the connection comes from there as well
-            return await self._pass_on(admitted, id, owned.replica)
+            return await self._pass_on(admitted, id, method, owned.replica)
         except BaseException:
             answer.stop()
             raise
@@ -134,13 +136,14 @@ class ModernEndpoint:
             raise ConnectionResetError("its credential has ended") from None
 
     async def _pass_on(
-        self, admitted: AdmittedRequest, id: bytes, replica: str
+        self, admitted: AdmittedRequest, id: bytes, method: str, replica: str
     ) -> web.StreamResponse:
         """Forward the request to the replica that parked the call."""
         replicas = self._edge.replicas
         if replicas is not None and not was_passed(admitted) and await replicas.alive(replica):
             with suppress(OwnerGone):
                 return await replicas.pass_on(admitted, replica)
+        self._edge.dispatcher.refused(admitted.caller, codes.INVALID_PARAMS, method)
         body = jsonrpc.error_response(id, REFUSED_STATE)
         return json_answer(admitted, body, status_of(REFUSED_STATE))
 
@@ -149,10 +152,12 @@ class ModernEndpoint:
     ) -> web.StreamResponse:
         streams = self._edge.streams
         if not admitted.takes_sse:
+            self._edge.dispatcher.refused(admitted.caller, "http_406", LISTEN)
             message = "Accept must list text/event-stream"
             return refusal(406, codes.INVALID_REQUEST, message, id=id, headers=admitted.extra)
         key = admitted.caller.principal.person
         if full := streams.take(key):
+            self._edge.dispatcher.refused(admitted.caller, codes.LIMITED, LISTEN)
             return refusal(503, codes.LIMITED, full, id=id, headers=admitted.extra)
         listening = None
         try:

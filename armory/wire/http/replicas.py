@@ -14,10 +14,18 @@ from aiohttp import web
 
 from armory.errors import ArmoryError
 from armory.logger import Logger
-from armory.protocol import codes
-from armory.tasks import start
-from armory.wire.http.admitted import OVERDUE, AdmittedRequest, answered_overdue, refusal
+from armory.protocol import codes, jsonrpc
+from armory.protocol.errors import Malformed
+from armory.tasks import start, stop
+from armory.wire.http.admitted import (
+    OVERDUE,
+    AdmittedRequest,
+    answered_overdue,
+    only_answer,
+    refusal,
+)
 from armory.wire.http.host_checks import FORWARDED, PASSED, HostChecks
+from armory.wire.messages import refused
 from armory.wire.sessions.directory import ALIVE_S, Directory, Store
 
 _log = Logger(__name__)
@@ -109,14 +117,14 @@ class Replicas(Directory):
                 waited_s = self._beat_s if passed.response is None else self._alive_s / 3
                 if await self.is_lost(url):
                     return passed.broken_off(url, "no sign of life")
-            return await passed.ended() if exchange.cancelled() else exchange.result()
+            return await passed.ended(admitted) if exchange.cancelled() else exchange.result()
         except OwnerGone:
             _log.info("replica_ends", replica=url)
             raise
         except (aiohttp.ClientError, TimeoutError) as error:
             return passed.broken_off(url, repr(error))
         except asyncio.CancelledError:
-            return passed.overdue(admitted)
+            return await passed.overdue(admitted, exchange)
         finally:
             self._streams.discard(exchange)
             if not exchange.done():
@@ -160,23 +168,37 @@ class _PassedRequest:
         self.response: web.StreamResponse | None = None
         self._request = request
 
-    async def ended(self) -> web.StreamResponse:
-        """End it properly: this replica shuts down, not the one that answers."""
-        if self.response is None:
+    async def ended(self, admitted: AdmittedRequest) -> web.StreamResponse:
+        """End it properly: this replica shuts down, not the one that answers. Clients go on with an
+        event stream by another way.
+        """
+        if self.response is not None:
+            await self.response.write_eof()
+            return self.response
+        if self._request.method == "GET":
             return refusal(503, codes.BACKEND, "this replica ends; open the stream again")
-        await self.response.write_eof()
-        return self.response
+        id = _id_of(admitted.body)
+        if not id:
+            return refusal(503, codes.BACKEND, OVERDUE, headers=admitted.extra)
+        return only_answer(admitted, refused(id, codes.BACKEND, OVERDUE), {})
 
-    def overdue(self, admitted: AdmittedRequest) -> web.StreamResponse:
-        """The answer if this replica shuts down before there is one, while the cancellation is
-        handled.
+    async def overdue(
+        self, admitted: AdmittedRequest, exchange: asyncio.Task[web.StreamResponse]
+    ) -> web.StreamResponse:
+        """As `ended`, while the cancellation is handled, if this replica shuts down before the
+        whole answer came.
 
         Raises:
-            CancelledError: that, if it has another cause, or an answer has begun.
+            CancelledError: that, if it has another cause, or the client has a part of an answer
+                that is no event stream.
         """
-        if self.response is not None or not answered_overdue(admitted):
+        begun = self.response
+        if begun is not None and begun.content_type != "text/event-stream":
             raise
-        return refusal(503, codes.BACKEND, OVERDUE, headers=admitted.extra)
+        if not answered_overdue(admitted):
+            raise
+        await stop(exchange)
+        return await self.ended(admitted)
 
     def broken_off(self, url: str, why: str) -> web.StreamResponse:
         """End it: no answer will come any more.
@@ -199,6 +221,15 @@ class OwnerGone(Exception):
 def was_passed(admitted: AdmittedRequest) -> bool:
     """Whether another replica forwarded the request: it is not forwarded twice."""
     return PASSED in admitted.request.headers
+
+
+def _id_of(body: bytes) -> bytes:
+    """The id of the request in a body; empty where that is no single request."""
+    try:
+        message = jsonrpc.decode(body)
+    except Malformed:
+        return b""
+    return message.key if message.is_request else b""
 
 
 def _forwarded(headers: Mapping[str, str]) -> dict[str, str]:

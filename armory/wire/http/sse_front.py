@@ -137,6 +137,7 @@ class SseFront:
         duplex, owner = self._open.get(id, (None, admitted.caller.principal))
         alone = edge.replicas is None or was_passed(admitted)
         if owner.key != admitted.caller.principal.key or (duplex is None and alone):
+            edge.dispatcher.refused(admitted.caller, "http_404")
             return _no_session(admitted)
         if duplex is not None:
             duplex.seen_as(admitted.caller.principal)
@@ -158,6 +159,7 @@ class SseFront:
             await duplex.take(body, _headers_of(duplex.headers, admitted.caller.headers))
         except Malformed as bad:
             if duplex is None:
+                edge.dispatcher.refused(admitted.caller, bad.code)
                 raise
             await duplex.refuse(bad.code, bad.message, bad.id)  # answers are for the stream
         finally:
@@ -168,7 +170,10 @@ class SseFront:
         """Forward the message to the replica that has the stream."""
         replicas = self._edge.replicas
         answer = None if replicas is None else await replicas.elsewhere(admitted, id)
-        return _no_session(admitted) if answer is None else answer
+        if answer is not None:
+            return answer
+        self._edge.dispatcher.refused(admitted.caller, "http_404")
+        return _no_session(admitted)
 
 
 def _headers_of(opened: Mapping[str, str], posted: Mapping[str, str]) -> Mapping[str, str] | None:

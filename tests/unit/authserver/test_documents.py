@@ -107,6 +107,12 @@ async def test_what_is_no_plain_url_is_not_read() -> None:
     assert steps < 500
 
 
+@pytest.mark.parametrize("host", ["xn--a.invalid", "xn--.invalid", "xn--a-ecp.invalid"])
+async def test_a_host_that_stands_for_no_name_is_not_had(host: str) -> None:
+    with pytest.raises(UnusableClient, match="cannot be had"):
+        await Documents().client(f"https://{host}/client", ANN)
+
+
 async def test_who_wants_the_same_waits_for_the_same(site: Site) -> None:
     found = Documents()
     async with asyncio.timeout(15):

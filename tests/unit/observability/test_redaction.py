@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from armory.observability.redaction import redacted, redacted_json, redacted_value
+from armory.observability.redaction import hide, redacted, redacted_json, redacted_value
 
 GIVEN = {
     "user": "ann",
@@ -44,3 +44,30 @@ def test_so_is_what_stands_under_a_name(length: int) -> None:
         given = {"x": "y" * before, "password": "p " * length, "tokens": ["q"] * length, "z": "é"}
         told = json.loads(redacted_json(json.dumps(given)))
         assert told == {**given, "password": "***", "tokens": "***"}
+
+
+def test_a_configured_secret_is_found_as_other_languages_write_it() -> None:
+    hide(['a/b+c&d"e'])
+    for written in (
+        r"a\/b+c&d\"e",  # PHP
+        r"a/b+c\u0026d\"e",  # Go
+        r"a/b\u002Bc\u0026d\u0022e",  # .NET
+    ):
+        assert redacted(f'no such key: "{written}"') == 'no such key: "***"'
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        (r'{"passw\u006Frd":"geheim"}', {"password": "***"}),
+        (r'{"x":"pa\/th\u002Bk\u00E9y\/"}', {"x": "***"}),
+        (r'{"x":"\\u006f\ud83d\ude00\u0022\n\/"}', {"x": '\\u006f\U0001f600"\n/'}),
+        (r'{"x":"{\"token\": \"abcdefg1\"}"}', {"x": '{"token": "***"}'}),
+    ],
+)
+def test_a_secret_is_found_however_json_is_written(written: str, shown: dict[str, str]) -> None:
+    """Encoders of PHP and .NET escape what need not be."""
+    hide(["pa/th+kéy/"])
+    for before in (0, *range(8_160, 8_200)):
+        text = f'{{"before":"{"," * before}",{written[1:]}'
+        assert json.loads(redacted_json(text)) == {"before": "," * before, **shown}

@@ -182,6 +182,7 @@ async def test_nobody_at_the_first_issuer_is_called_like_one_of_another(
 
 @pytest.mark.parametrize(("verified", "taken"), [
     (False, False), ("false", False), (True, True), ("true", True), (None, True),
+    ("False", False), ("0", False), (0, False), ("", False), ([], False), ("True", True), (1, True),
 ])  # fmt: skip
 async def test_an_address_that_nobody_has_checked_is_no_user(
     provider: IdentityProvider, verified: object, taken: bool

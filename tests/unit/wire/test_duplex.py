@@ -11,6 +11,7 @@ import pytest
 from armory.domain.principal import ANONYMOUS
 from armory.gateway.gateway import Gateway
 from armory.protocol.bodies import BATCH_BYTES, BATCH_ITEMS
+from armory.protocol.codes import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR
 from armory.protocol.jsonrpc import request
 from armory.storage.cache import MemoryCache
 from armory.testing.front import ScriptedPool, WordRetriever, raws, serving
@@ -46,14 +47,26 @@ class Slow(Directory):
         await super().claim(session_id)
 
 
+class Watched(Dispatcher):
+    """One that keeps what it is told of."""
+
+    def __init__(self, gateway: Gateway, interactions: Interactions) -> None:
+        super().__init__(gateway, interactions)
+        self.told: list[tuple[int | str, str]] = []
+
+    def refused(self, caller: Caller, code: int | str, method: str = "") -> None:
+        self.told.append((code, method))
+
+
 class Bench:
     def __init__(self) -> None:
         gateway = Gateway(ScriptedPool(), WordRetriever())
         self.directory = Slow()
         self.sessions = Sessions(gateway, directory=self.directory)
         self.out = EventStream("x")
+        self.dispatcher = Watched(gateway, Interactions())
         self.duplex = Duplex(
-            Dispatcher(gateway, Interactions()),
+            self.dispatcher,
             self.sessions,
             Caller(ANONYMOUS),
             self.out,
@@ -74,6 +87,29 @@ async def test_of_two_handshakes_at_once_one_is_refused() -> None:
         assert len(bench.sessions) == 1
         await bench.duplex.close()
     assert len(bench.sessions) == 0
+
+
+async def test_who_watches_is_told_what_is_refused() -> None:
+    bench = Bench()
+    told = bench.dispatcher.told
+    bench.directory.may.set()
+    async with asyncio.timeout(10):
+        await bench.duplex.take(b"{")
+        await bench.duplex.take(request(1, "tools/list", {}))
+        meta = {"io.modelcontextprotocol/protocolVersion": "2999-01-01"}
+        await bench.duplex.take(request(2, "tools/list", raws({"_meta": meta})))
+        await until(lambda: len(told) == 3)
+        await bench.duplex.take(initialize(3))
+        await bench.duplex.take(initialize(4))
+        await bench.duplex.take(b"[1]")
+        await bench.duplex.close()
+    assert told == [
+        (PARSE_ERROR, ""),
+        (INVALID_REQUEST, "tools/list"),
+        (INVALID_PARAMS, "tools/list"),
+        (INVALID_REQUEST, ""),
+        (INVALID_REQUEST, ""),
+    ]
 
 
 @pytest.mark.parametrize("size", [1, 70_000])

@@ -273,6 +273,7 @@ async def test_a_client_registered_by_hand_proves_itself(rig: Rig) -> None:
         ({}, {"code_challenge_methods_supported": ["plain"]}, "S256"),
         ({}, {"authorization_endpoint": None}, "no authorization_endpoint"),
         ({}, {"authorization_endpoint": "http://as.example/login"}, "not reached over https"),
+        ({}, {"authorization_endpoint": "https://as\0.example/login"}, "not reached over https"),
         ({}, {"registration_endpoint": None}, "client_id"),
     ],
 )

@@ -120,3 +120,15 @@ async def test_what_named_itself_before_is_asked_though_entra_is_named_now() -> 
 
     with pytest.raises(Undiscovered, match="the credentials are for the latter"):
         await discover(MCP, Challenge(), "", "https://as.example", fetch)
+
+
+async def test_an_upstream_that_names_nobody_gives_out_tokens_itself() -> None:
+    """As one whose setting for it is empty."""
+    here = str(MCP.origin())
+
+    async def fetch(url: str) -> Mapping[str, Any] | None:
+        if "protected-resource" in url:
+            return {"authorization_servers": [""]}
+        return {"issuer": here, "token_endpoint": f"{here}/token"}
+
+    assert (await discover(MCP, Challenge(), "", "", fetch)).issuer == here

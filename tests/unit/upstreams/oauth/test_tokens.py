@@ -188,6 +188,7 @@ async def test_the_issuer_that_was_named_first_stays_the_only_one(
     [
         ({"resource": "https://other.example/mcp"}, "are about 'https://other.example/mcp'"),
         ({"named": "http://as.example"}, "not reached over https"),
+        ({"named": "https:///as"}, "not reached over https"),
         ({"issuer_path": "/other", "named": "{url}/as"}, "of issuer"),
     ],
 )
