@@ -44,8 +44,9 @@ _JOINTS = ("-", "'", "\u2019")
 _MARKS = str.maketrans(
     {
         **dict.fromkeys("\u00a1\u00bf", ""),
-        **dict.fromkeys("\uff0c\u3001", ", "),
-        **{"\u3002": ". ", "\uff1b": "; ", "\uff1f": "? ", "\uff01": "! "},
+        **dict.fromkeys("\uff0c\u3001\u060c", ", "),
+        **{"\u3002": ". ", "\uff1b": "; ", "\u061b": "; ", "\uff1f": "? ", "\u061f": "? "},
+        **{"\uff01": "! "},
     }
 )
 _SPACES = re.compile("  ++")
