@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from armory.retrieval.lexical.implied import (
+    CHANGES,
     FORGET,
     LOOK_UP,
     RECALL,
@@ -180,3 +181,31 @@ def test_somebody_is_to_be_told(text: str) -> None:
 )
 def test_nobody_else_is_to_be_told_or_it_is_said_how(text: str) -> None:
     assert implied(text) == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "who touched the parser last week?",
+        "And who wrote that line?",
+        "who last edited main.py",
+        "who has broken the tests, I mean who broke the build?",
+        "who recently changed the login function",
+    ],
+)
+def test_who_changed_a_file_is_asked(text: str) -> None:
+    assert implied(text) == (CHANGES,)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "who wrote Hamlet",
+        "who broke the world record",
+        "who changed my life",
+        "who touched my lunch",
+        "who added Bob to the guest list",
+    ],
+)
+def test_who_did_something_else_is_asked(text: str) -> None:
+    assert CHANGES not in implied(text)
