@@ -185,7 +185,8 @@ class Calibration:
             name: _as_json(part)
             for name, part in (("first", self.first), ("second", self.second), ("need", self.need))
         }
-        found |= {"refuse_below": self.refuse_below, "miss_cost": round(self.miss_cost, 4)}
+        cost = float(f"{self.miss_cost:.6g}")  # never 0, with which nothing would be listed
+        found |= {"refuse_below": self.refuse_below, "miss_cost": cost}
         if self.lean is not None:
             found["lean"] = self.lean.to_json()
         if self.acts is not None:
