@@ -20,6 +20,8 @@ REMEMBER = "add a memory"
 RECALL = "search memories"
 FORGET = "delete a memory"
 CHANGES = "list commits"
+#: Said plainly, and yet the name of what is looked for may be that of a server.
+WEB = "search the web for something"
 #: Only of a query that would be refused: what is new cannot be known, and others have to be told.
 LOOK_UP = "search the web"
 SEND = "send a message to somebody"
@@ -33,6 +35,7 @@ DOING = {
     CHANGES: ("commit log", "commit history", "list commit", "git blame"),
     SEND: ("send message", "post message", "send email", "send mail", "send notification"),
     LOOK_UP: ("search web", "search internet", "search online", "search google"),
+    WEB: ("search web", "search internet", "search online", "search google"),
 }
 _ASKS = (
     r"(?:^|(?<=[.!?;,:\n]))[^\S\n]*+"
@@ -83,6 +86,17 @@ _CHANGED = re.compile(
     r"|(?:touched|edited|modified|refactored) (?:the|our) [\w /-]{1,40}?"
     r" (?:last|lately|recently|yesterday|today|since|this (?:week|month)|before|first)\b)"
 )
+#: "Search the web for Kubernetes CVEs", "google the Notion pricing".
+_WEB = re.compile(
+    r"\b(?:search|browse|scour|check|look|query)(?: (?:on|in|through|across|for it on))?"
+    r" (?:the )?(?:web|internet)\b(?!\s?(?:pages?|sites?|apps?|sockets?|hooks?|server|ui))"
+    r"|\b(?:search|look|check) online\b"
+    r"|\blook (?:[^\s.?!;]{1,30} ){0,6}up (?:online|on the (?:web|internet))\b"
+    r"|\b(?:find|research|look) (?:[^\s.?!;]{1,30} ){1,8}on the (?:web|internet)\b"
+    r"|(?:\A|(?<=[.!?;:,\n])|\b(?:and|then|please|just|to|you))\s*+google"
+    r" (?:(?:for|it|the|that|this|what|who|how|when|where|why|whether|if|some)\b|[\"'\u201c])"
+)
+_ONLINE = ("web", "internet", "online", "google")
 #: "Let the team know", "and notify Bob": whoever else is told something.
 _TOLD = re.compile(
     r"(?:\A|(?<=[.!?;,:\n])|\band\b|\bthen\b)[^\S\n]*+"
@@ -172,6 +186,8 @@ def implied(text: str) -> tuple[str, ...]:
     if any(hint in plain for hint in _HINTS):
         memory = tuple(act for act, asked in _REMEMBERING.items() if asked.search(plain))
     acts = (*memory, WRITE_FILE) if _writes_file(text) else memory
+    if any(hint in plain for hint in _ONLINE) and _WEB.search(plain, 0, _TOLD_CHARS):
+        acts = (*acts, WEB)
     if "who" in plain and _CHANGED.search(plain, 0, _TOLD_CHARS):
         acts = (*acts, CHANGES)
     if any(hint in plain for hint in _TELLS) and _tells(plain):

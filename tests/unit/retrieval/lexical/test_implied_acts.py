@@ -11,6 +11,7 @@ from armory.retrieval.lexical.implied import (
     RECALL,
     REMEMBER,
     SEND,
+    WEB,
     WRITE_FILE,
     implied,
 )
@@ -209,3 +210,31 @@ def test_who_changed_a_file_is_asked(text: str) -> None:
 )
 def test_who_did_something_else_is_asked(text: str) -> None:
     assert CHANGES not in implied(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "search the web for the newest Kubernetes CVEs",
+        "Look it up online, please",
+        "Find out who runs Stripe on the web",
+        "please google the Notion pricing",
+        "list the pods, then google \u201cOOMKilled\u201d",
+    ],
+)
+def test_the_web_is_to_be_searched(text: str) -> None:
+    assert implied(text) == (WEB,)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "search the web page for a button",
+        "open Google Calendar and google_drive",
+        "quotes for Apple, Tesla and Google (GOOGL)",
+        "what is a web server",
+        "who is online?",
+    ],
+)
+def test_the_web_is_not_to_be_searched(text: str) -> None:
+    assert implied(text) == ()
