@@ -7,7 +7,8 @@ constants, suggesting a threshold, writing the file that the gateway reads. Neve
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,11 +24,13 @@ from armory.evaluation.metrics import THRESHOLDS, calibration_error
 from armory.files import replacing
 from armory.retrieval.features import CandidateFeatures
 from armory.retrieval.indexing.document import template_queries
+from armory.retrieval.options import Limits
 from armory.retrieval.ports import FloatArray, IntArray
 from armory.retrieval.rankers.base import Ranker
 from armory.retrieval.rankers.formulas import FormulaRanker
 from armory.retrieval.rankers.fusion import fuse
 from armory.retrieval.rankers.signals import candidate_signals, query_signals
+from armory.retrieval.ranking.answer import Ranking
 from armory.retrieval.retriever import Retriever
 from armory.retrieval.scoring.calibration import (
     VERSION,
@@ -41,7 +44,6 @@ from armory.retrieval.scoring.fitting import (
     fit_steps,
     log_odds_of,
     miss_cost_for,
-    scores_of,
 )
 
 LEAST_QUERIES = 20
@@ -66,8 +68,7 @@ class Tuned:
         threshold: suggested `similarity_threshold`: the best F2 over the fitted queries.
         ece_before: calibration error with the constants in use, over held-out halves.
         ece_after: the same with refitted constants.
-        recall: at the suggested threshold, as a listing would have it: queries that are taken for
-            such as need no tool get none.
+        recall: at the suggested threshold, of what a listing has with the refitted constants.
         returned_mean: tools a query at the suggested threshold, likewise.
     """
 
@@ -135,22 +136,74 @@ async def tune(
         )
     await retriever.index(dataset.tools)
     rows: list[_Row] = []
-    embedder = ""
-    for done, labelled in enumerate(wanting, start=1):
-        ranking = await retriever.rank(
-            Query((labelled.text[:MAX_QUERY_CHARS],), ranker=ranker.name)
-        )
+    done = 0
+
+    async def ranked(labelled: LabelledQuery) -> Ranking:
+        nonlocal done
+        text = labelled.text[:MAX_QUERY_CHARS]
+        ranking = await retriever.rank(Query((text,), ranker=ranker.name))
         if ranking.degraded is not None:
             raise BackendError(f"nothing was tuned: {ranking.degraded}")
-        embedder = ranking.features.embedder
-        rows.append(
-            _row(ranker, ranking.features, labelled.relevant, refused=ranking.scores.refused)
-        )
+        done += 1
         if on_progress is not None:
-            on_progress(done, len(wanting))
+            on_progress(done, 2 * len(wanting))
+        return ranking
+
+    embedder = ""
+    for labelled in wanting:
+        features = (await ranked(labelled)).features
+        embedder = features.embedder
+        rows.append(_row(ranker, features, labelled.relevant))
     used = calibration_for(ranker.name, embedder, retriever.settings.rank.calibration)
     shipped = calibration_for(ranker.name, embedder)  # what was fitted once is no prior of the next
-    return _fit(rows, ranker.name, embedder, shipped, used)
+    final, before, after = _fit(rows, shipped, used)
+    listings = _Listings(retriever.limits_of(Query(("",))))
+    with _calibrated(retriever, ranker.name, embedder, final):
+        for labelled in wanting:
+            listings.count(await ranked(labelled), labelled.relevant)
+    value, recall, returned, _ = max(listings.means(), key=_f2)
+    return Tuned(
+        ranker.name, embedder, final, len(rows), value, before, after, recall, returned
+    )  # fmt: skip
+
+
+@contextmanager
+def _calibrated(
+    retriever: Retriever, ranker: str, embedder: str, calibration: Calibration
+) -> Generator[None]:
+    """The retriever searches with these constants."""
+    given = retriever.settings
+    override = {ranker: {embedder: calibration.to_json()}}
+    retriever.settings = replace(given, rank=replace(given.rank, calibration=override))
+    try:
+        yield
+    finally:
+        retriever.settings = given
+
+
+class _Listings:
+    """What every threshold lists of the queries' answers: whatever else a search does counts."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._queries = 0
+        self._sums = {value: np.zeros(3) for value in THRESHOLDS}
+
+    def count(self, ranking: Ranking, relevant: frozenset[str]) -> None:
+        """Add the answer to one query."""
+        self._queries += 1
+        for value, sums in self._sums.items():
+            shown = ranking.cut(replace(self._limits, threshold=value, exact=True)).shown
+            hits = len(relevant & {ranking.record(i).name for i in shown})
+            sums += hits / len(relevant), hits, len(shown)
+
+    def means(self) -> list[tuple[float, float, float, float]]:
+        """Threshold, mean recall, tools listed for each query, the share that was wanted of all."""
+        return [
+            (value, float(recall / self._queries), float(shown / self._queries),
+             float(hits / max(shown, 1)))
+            for value, (recall, hits, shown) in self._sums.items()
+        ]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,12 +212,9 @@ class _Row:
     query: Mapping[str, float]
     wanted: NDArray[np.bool_]
     relevant: int
-    refused: bool
 
 
-def _row(
-    ranker: Ranker, features: CandidateFeatures, relevant: frozenset[str], *, refused: bool
-) -> _Row:
+def _row(ranker: Ranker, features: CandidateFeatures, relevant: frozenset[str]) -> _Row:
     fusion = fuse(features)
     near = candidate_signals(features, fusion)
     query = query_signals(features, near)
@@ -173,7 +223,7 @@ def _row(
     if isinstance(ranker, FormulaRanker):
         signals, best = ranker.signals(features, ranker.formula(features))
     wanted = np.array([features.records[i].name in relevant for i in best.tolist()])
-    return _Row(signals, query, wanted, len(relevant), refused)
+    return _Row(signals, query, wanted, len(relevant))
 
 
 def _observations(rows: Sequence[_Row]) -> Observations:
@@ -194,8 +244,9 @@ def _refit(seen: Observations, prior: Calibration) -> Calibration:
 
 
 def _fit(
-    rows: Sequence[_Row], ranker: str, embedder: str, prior: Calibration, used: Calibration
-) -> Tuned:
+    rows: Sequence[_Row], prior: Calibration, used: Calibration
+) -> tuple[Calibration, float, float]:
+    """The refitted constants, and the calibration error before and after, over held-out halves."""
     everything = _observations(rows)
     half = np.arange(len(rows)) % 2 == 0
     before: list[float] = []
@@ -205,15 +256,7 @@ def _fit(
         unseen = everything.only(~chosen)
         before.append(_error(unseen, used))
         after.append(_error(unseen, fitted))
-    final = _refit(everything, prior)
-    score = scores_of(log_odds_of(everything, final.first, final.second), final.miss_cost)
-    score[[row.refused for row in rows]] = 0
-    listings = [(t, *_listing(everything, score, t)) for t in THRESHOLDS]
-    value, recall, returned, _ = max(listings, key=_f2)
-    return Tuned(
-        ranker, embedder, final, len(rows), value, float(np.mean(before)), float(np.mean(after)),
-        recall, returned,
-    )  # fmt: skip
+    return _refit(everything, prior), float(np.mean(before)), float(np.mean(after))
 
 
 def _error(seen: Observations, calibration: Calibration) -> float:
@@ -222,15 +265,6 @@ def _error(seen: Observations, calibration: Calibration) -> float:
     p = np.take_along_axis(sigmoid(odds), order, axis=1).ravel()
     wanted = np.take_along_axis(seen.wanted, order, axis=1).ravel()
     return calibration_error(p.astype(np.float64), wanted.astype(np.float64))
-
-
-def _listing(seen: Observations, score: FloatArray, threshold: float) -> tuple[float, float, float]:
-    """Mean recall, tools returned for each query, and the share of them that was wanted."""
-    listed = score >= threshold
-    hits = (listed & seen.wanted).sum(1)
-    recall = float((hits / np.maximum(seen.relevant, 1)).mean())
-    precision = float(hits.sum() / max(int(listed.sum()), 1))
-    return recall, float(np.minimum(listed.sum(1), _TOP).mean()), precision
 
 
 def _f2(at: tuple[float, float, float, float]) -> float:

@@ -44,11 +44,14 @@ _JOINTS = ("-", "'", "\u2019")
 _MARKS = str.maketrans(
     {
         **dict.fromkeys("\u00a1\u00bf", ""),
-        **dict.fromkeys("\uff0c\u3001", ", "),
-        **{"\u3002": ". ", "\uff1b": "; ", "\uff1f": "? ", "\uff01": "! "},
+        **dict.fromkeys("\uff0c\u3001\u060c", ", "),
+        **{"\u3002": ". ", "\uff1b": "; ", "\u061b": "; ", "\uff1f": "? ", "\u061f": "? "},
+        **{"\uff01": "! "},
     }
 )
 _SPACES = re.compile("  ++")
+#: An identifier is no word of any language (createInvoice), but for German ones of both genders.
+_IDENTIFIER = re.compile(r"[a-z][A-Z](?!n(?:nen)?\b)")
 
 
 class Piece(NamedTuple):
@@ -105,7 +108,8 @@ def _of_letters(text: str, script: Script) -> list[Piece]:
     """The pieces of a text in the language that knows most of its words; none of English."""
     if looks_english(text):
         return []
-    found = list(islice(STANDALONE.finditer(text), _MOST))
+    words = islice(STANDALONE.finditer(text), _MOST)
+    found = [word for word in words if not _IDENTIFIER.search(word[0])]
     known = glossary_for(text, found, script)
     return [] if known is None else _known_by(known, text, found)
 

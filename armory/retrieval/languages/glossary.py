@@ -21,9 +21,16 @@ FOLDER = Path(__file__).parent
 READ: dict[str, Glossary] = {}
 #: Whose nouns begin with a capital, and join without a hyphen.
 _GERMAN = "de"
+#: Whose words begin with "and", "in", "for" and "the": wa-bi-l-milaff. Longest first; the last of
+#: them is of one letter, so what is left has to be a word of some length.
+_ARABIC = "ar"
+_PREFIXES = ("وال", "بال", "فال", "كال", "لل", "ال", "و", "ب", "ل", "ف")
+_LEAST_REST = 3
+#: Whose accents make other words: what has some is never read without them.
+_TONAL = "vi"
 _STAYS = "="
 #: Letters whose strokes are no accents to Unicode, and are left out as those are.
-_STROKES = str.maketrans("łøđ", "lod")
+_STROKES = str.maketrans("łøđı", "lodi")
 _UMLAUTS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue"})
 #: Letters of each part of a compound at least, and what may stand between two parts.
 _LEAST_PART = 4
@@ -110,10 +117,10 @@ class Glossary:
             return False
         if word in self._names:
             return False
-        if word in self._words or self._stem_size(word):
+        if self._entry(word) is not None:
             return True
         bare = word if word.isascii() else fold(word)
-        return bare != word and (bare in self._words or self._stem_size(bare) > 0)
+        return bare != word and self._entry(bare) is not None
 
     def has_stem(self, word: str) -> bool:
         """Whether a case folded word is a stem as it stands."""
@@ -132,7 +139,7 @@ class Glossary:
         if len(given[0]) > KEPT_CHARS:
             return None
         found = self._found(given)
-        if found is None and not all(map(str.isascii, given)):
+        if found is None and self.language != _TONAL and not all(map(str.isascii, given)):
             return self._found([fold(word) for word in given])
         return found
 
@@ -144,11 +151,27 @@ class Glossary:
             return found
         if (english := self._words.get(word)) is not None:
             return Found(1, english)
-        size = self._stem_size(word)
-        english = self._stems[word[:size]] if size else None
-        if self.language == _GERMAN and len(word) - size >= _LEAST_PART:
+        english = self._entry(word)
+        if self.language == _GERMAN and len(word) - self._stem_size(word) >= _LEAST_PART:
             english = self._compound(word) or english
         return None if english is None else Found(1, english, exact=False)
+
+    def _entry(self, word: str) -> str | None:
+        """The English of a form, else of the longest stem of a word, else of what follows a prefix
+        of it.
+        """
+        if (english := self._words.get(word)) is not None:
+            return english
+        if size := self._stem_size(word):
+            return self._stems[word[:size]]
+        for prefix in _PREFIXES if self.language == _ARABIC else ():
+            rest = word.removeprefix(prefix)
+            if rest != word and len(rest) >= _LEAST_REST:
+                size = self._stem_size(rest)
+                english = self._words.get(rest) or (self._stems[rest[:size]] if size else None)
+                if english is not None:
+                    return english
+        return None
 
     def _phrase(self, words: Sequence[str]) -> Found | None:
         first = words[0]

@@ -3,7 +3,8 @@ a tool that writes files, "keep in mind that I'm vegetarian" one that adds memor
 their words nor their meaning would find.
 
 Owns: recognising that a text names a file to be written, that it tells whoever listens to remember,
-to recall or to forget, and that it asks for what is new. Never imports anything of Armory.
+to recall or to forget, that it asks who changed a file, and that it asks for what is new. Never
+imports anything of Armory.
 
 A file that is read implies nothing: which tool reads it depends on what for, and the query says
 that. Nor do office documents: the text names their kind, which finds their tools.
@@ -18,6 +19,9 @@ WRITE_FILE = "write content to a file"
 REMEMBER = "add a memory"
 RECALL = "search memories"
 FORGET = "delete a memory"
+CHANGES = "list commits"
+#: Said plainly, and yet the name of what is looked for may be that of a server.
+WEB = "search the web for something"
 #: Only of a query that would be refused: what is new cannot be known, and others have to be told.
 LOOK_UP = "search the web"
 SEND = "send a message to somebody"
@@ -28,8 +32,10 @@ DOING = {
     REMEMBER: ("add memory", "save memory", "store memory", "create memory", "keep memory"),
     RECALL: ("search memory", "find memory", "read memory", "retrieve memory", "recall memory"),
     FORGET: ("delete memory", "remove memory", "forget memory"),
+    CHANGES: ("commit log", "commit history", "list commit", "git blame"),
     SEND: ("send message", "post message", "send email", "send mail", "send notification"),
     LOOK_UP: ("search web", "search internet", "search online", "search google"),
+    WEB: ("search web", "search internet", "search online", "search google"),
 }
 _ASKS = (
     r"(?:^|(?<=[.!?;,:\n]))[^\S\n]*+"
@@ -69,6 +75,28 @@ _REMEMBERING = {
         _ASKS + r"forget\s++(?:what i\b|(?:all|everything|anything)\b)", re.IGNORECASE
     ),
 }
+#: "Who touched the parser last week?", "who wrote that line?": of files of code, and no book.
+_CHANGED = re.compile(
+    r"\bwho(?: else)?(?: has| had|'s)?(?: last| recently)? (?:"
+    r"(?:touched|edited|modified|changed|committed|refactored|broke|wrote|added|removed|deleted"
+    r"|introduced) [^.?!;,:\n]{0,60}?\b(?:code|lines?|functions?|methods?|class|module|tests?"
+    r"|script|build|repo|branch"
+    r"|bug|regression|readme|dockerfile|makefile|\w+\.(?:py|js|ts|tsx|jsx|go|rs|java|rb|php|c|h|cpp|cs"
+    r"|kt|swift|sql|sh|md|ya?ml|json|toml|css|html))\b"
+    r"|(?:touched|edited|modified|refactored) (?:the|our) [\w /-]{1,40}?"
+    r" (?:last|lately|recently|yesterday|today|since|this (?:week|month)|before|first)\b)"
+)
+#: "Search the web for Kubernetes CVEs", "google the Notion pricing".
+_WEB = re.compile(
+    r"\b(?:search|browse|scour|check|look|query)(?: (?:on|in|through|across|for it on))?"
+    r" (?:the )?(?:web|internet)\b(?!\s?(?:pages?|sites?|apps?|sockets?|hooks?|server|ui))"
+    r"|\b(?:search|look|check) online\b"
+    r"|\blook (?:[^\s.?!;]{1,30} ){0,6}up (?:online|on the (?:web|internet))\b"
+    r"|\b(?:find|research|look) (?:[^\s.?!;]{1,30} ){1,8}on the (?:web|internet)\b"
+    r"|(?:\A|(?<=[.!?;:,\n])|\b(?:and|then|please|just|to|you))\s*+google"
+    r" (?:(?:for|it|the|that|this|what|who|how|when|where|why|whether|if|some)\b|[\"'\u201c])"
+)
+_ONLINE = ("web", "internet", "online", "google")
 #: "Let the team know", "and notify Bob": whoever else is told something.
 _TOLD = re.compile(
     r"(?:\A|(?<=[.!?;,:\n])|\band\b|\bthen\b)[^\S\n]*+"
@@ -158,6 +186,10 @@ def implied(text: str) -> tuple[str, ...]:
     if any(hint in plain for hint in _HINTS):
         memory = tuple(act for act, asked in _REMEMBERING.items() if asked.search(plain))
     acts = (*memory, WRITE_FILE) if _writes_file(text) else memory
+    if any(hint in plain for hint in _ONLINE) and _WEB.search(plain, 0, _TOLD_CHARS):
+        acts = (*acts, WEB)
+    if "who" in plain and _CHANGED.search(plain, 0, _TOLD_CHARS):
+        acts = (*acts, CHANGES)
     if any(hint in plain for hint in _TELLS) and _tells(plain):
         acts = (*acts, SEND)
     return acts if acts or not _is_new(plain) else (LOOK_UP,)

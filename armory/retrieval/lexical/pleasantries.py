@@ -34,6 +34,11 @@ kérlek rendben oké igen nem bocsánat bocs nagyszerű szuper tökéletes
 はい いいえ すみません 了解 了解です わかりました おやすみ
 감사합니다 고마워요 고마워 안녕하세요 안녕 네 아니요 죄송합니다 알겠습니다 좋아요
 спасибо большое привет здравствуйте пока пожалуйста да нет хорошо отлично понятно извините
+дякую дуже привіт вітаю бувай ласка так ні добре чудово зрозуміло вибачте
+díky děkuji děkuju moc ahoj ano ne dobře skvělé jasně promiň
+teşekkürler merhaba selam günayd\u0131n tamam evet hay\u0131r harika anlad\u0131m
+makasih halo oke ya tidak bagus mantap maaf
+شكرا جزيلا مرحبا أهلا نعم لا حسنا ممتاز عفوا آسف
 """
 _TURNS = """
 never mind|got it|i see|my bad|no worries|no problem|no need|forget it|sounds good|makes sense
@@ -52,6 +57,12 @@ never mind|got it|i see|my bad|no worries|no problem|no need|forget it|sounds go
 |buona notte|a presto|a domani|per favore|va bene|mi dispiace|come stai|di niente
 |jó napot|jó reggelt|jó estét|jó éjszakát|jól van|hogy vagy|semmi baj|nincs mit
 |до свидания|добрый день|доброе утро|добрый вечер|спокойной ночи
+|будь ласка|до побачення|добрий день|добрий ранок|dobrý den|dobré ráno|dobrou noc|na shledanou
+|nemáš zač|není zač|teşekkür ederim|çok teşekkürler|sağ ol|iyi günler|iyi geceler|görüşürüz
+|rica ederim|terima kasih|terima kasih banyak|selamat pagi|selamat siang|selamat malam
+|sampai jumpa|sama-sama
+|cảm ơn|cảm ơn bạn|xin chào|chào bạn|tạm biệt|vâng|được rồi|không có gì
+|السلام عليكم|صباح الخير|مساء الخير|مع السلامة|شكرا لك
 """
 _ANY = "|".join(  # turns first: what a word of one would match alone is not looked at again
     re.escape(fold(one.strip().replace("\n", ""))) for one in [*_TURNS.split("|"), *_WORDS.split()]

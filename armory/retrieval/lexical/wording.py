@@ -1,7 +1,7 @@
 """A caller's text without what is said to whoever listens, in words that tools are described in.
 
-Owns: which salutations and which wishes for the answer's manner are left out, which words are put
-plainly, what of a mail address counts.
+Owns: which salutations, fillers and wishes for the answer's manner are left out, which words are
+put plainly, what of a mail address counts.
 Never imports embedders, indexes or rankers.
 """
 
@@ -31,6 +31,13 @@ _SALUTATION = re.compile(
     re.IGNORECASE,
 )
 _SALUTATIONS = 4
+_FILLS = (" uh", " um", "um ", "uh ", "um,", "uh,", " erm", " hmm")
+#: What people say while they think, and what writes down their words keeps: "pull up the, uh, last
+#: invoice". Not "5 um", which is a length.
+_FILLER = re.compile(
+    r"(?<![\d\s])(?:\s*+,)?(?:\s++|\A)(?:u{1,3}h{1,3}m?|u{1,2}m{1,3}|erm|hmm{1,3})(?:\s*+,)?"
+    r"(?=\s|[.?!]|\Z)"
+)
 _LANGUAGES = (
     "english|german|french|spanish|italian|portuguese|dutch|polish|hungarian|russian|chinese"
     "|japanese|korean|turkish|arabic|hindi|swedish"
@@ -59,6 +66,17 @@ _MANNERS, _MANNER_CHARS = 3, 100
 #: "Jot down: buy milk": people say so, tools do not, and to the model that ships it is noise.
 _PLAINLY = {"jot": "note", "jots": "notes", "jotted": "noted", "jotting": "noting"}
 _JOT = re.compile(r"(?<![\w/\\@#.:-])jot(?:s|ted|ting)?(?![\w/\\@]|[.:-]\w)", re.IGNORECASE)
+#: "How do I get to the airport?" is talk to the model that ships. Not "to know her", nor "to the
+#: settings page".
+_WAY = re.compile(
+    r"\bhow (?:do|can|could|would|should) (?:i|we|you|one) (?:best |quickly )?get"
+    r"(?= (?:(?:to|from|back)\b"
+    r"(?! (?:a |an |the |my |your )?(?:know|sleep|see|be|use|work|start|level))"
+    r"|there\b|home\b))(?![^.?!\n]{0,80}\b(?:page|settings?|screen|menu|tab|level|mode|dashboard"
+    r"|section|folder|console|point|result|answer)\b)",
+    re.IGNORECASE,
+)
+_DIRECTIONS, _WAY_CHARS = ("direct", "travel"), 500
 #: "Don't mail him, just ping him": what is not to be done. After a comma or at the beginning, so
 #: that nobody does it: "tools that don't share data", "they are old and don't show it".
 _UNWANTED = re.compile(
@@ -114,6 +132,14 @@ def unaddressed(text: str) -> str:
     return rest if len(rest.split(None, 1)) > 1 else text
 
 
+def unfilled(text: str) -> str:
+    """The text without what is said while one thinks; one that is hardly anything else as it is."""
+    if not any(hint in text for hint in _FILLS):
+        return text
+    rest = _FILLER.sub("", text).lstrip()
+    return rest if len(rest.split(None, 1)) > 1 else text
+
+
 def unmannered(text: str, words: KnownWords) -> str:
     """The text without what its end says of the answer's manner: "... Be brief; answer in German".
 
@@ -129,12 +155,15 @@ def unmannered(text: str, words: KnownWords) -> str:
 
 def plainly(text: str, words: KnownWords) -> str:
     """The text in words that tools are described in: jot down -> note down, unless a tool jots;
-    `ls src` -> list directory src. Where a tool is called by a command, that stays beside it.
+    `ls src` -> list directory src; where some give directions, how do I get to the airport -> get
+    directions to the airport. Where a tool is called by a command, that stays beside it.
     """
     if (found := _COMMAND.fullmatch(text)) is not None:
         does, on = filter(lambda group: group is not None, found.groups())
         said = _COMMANDS[does]
         return f"{said} ({text.strip()})" if words.names(does) else f"{said}{on}"
+    if "get " in text and _WAY.search(text, 0, _WAY_CHARS) and all(map(words.has, _DIRECTIONS)):
+        text = _WAY.sub("get directions", text, count=1)
     return text if words.has("jot") else _JOT.sub(lambda it: _PLAINLY[it[0].lower()], text)
 
 

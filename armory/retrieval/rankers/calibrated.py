@@ -17,7 +17,13 @@ from armory.retrieval.lexical.text import STOP_WORDS, every_word, terms
 from armory.retrieval.ports import FloatArray, IntArray
 from armory.retrieval.rankers.base import RankSettings, Scores
 from armory.retrieval.rankers.evidence import Evidence, ordered
-from armory.retrieval.scoring.calibration import calibration_for, cost_weighted, judge, sigmoid
+from armory.retrieval.scoring.calibration import (
+    TERSE,
+    calibration_for,
+    cost_weighted,
+    judge,
+    sigmoid,
+)
 from armory.retrieval.scoring.ordering import Order, descending
 from armory.retrieval.scoring.tables import SignalTable, SparseSignals
 
@@ -92,7 +98,8 @@ def calibrated(
     if refused:  # what was said holds for queries that need a tool
         probability *= np.float32(need)
     elif not calibration.refuses(need, features.visible):
-        _doubt(probability, order, calibration.sure(need, features.visible))
+        terse = result.query.get(TERSE, 0.0)
+        _doubt(probability, order, calibration.sure(need, features.visible, terse))
     cost = settings.miss_cost if settings.miss_cost is not None else calibration.miss_cost
     return Scores(
         order=order,

@@ -35,6 +35,8 @@ _LIMIT = 30.0
 #: Tools up to which a query is hardly ever refused, and from which on it is as the file says.
 _FEW, _MANY = 15, 50
 _LENIENT = 0.25
+#: The signal that a query is a wish of a few words.
+TERSE = "form_terse"
 #: A query is sure to need a tool from so many times the bar of refusal on.
 _SURE = 5.4
 
@@ -158,10 +160,20 @@ class Calibration:
         """
         return need < self._bar(tools)
 
-    def sure(self, need: float, tools: int) -> float:
-        """How sure it is that a query needs a tool, in [0, 1], of the same; 1 from 0.7 on over many
-        tools with the constants that ship.
+    def sure(self, need: float, tools: int, terse: float = 0.0) -> float:
+        """How sure it is that a query needs a tool, in [0, 1]; 1 from 0.7 on over many tools with
+        the constants that ship.
+
+        That a wish is terse lets it pass, and makes it no surer: it counts for `need` alone.
+
+        Args:
+            need: probability that it needs a tool.
+            tools: how many are visible.
+            terse: the query's signal `TERSE`.
         """
+        if terse:
+            given = terse * self.need.weights.get(TERSE, 0.0)
+            need /= need + (1 - need) * math.exp(given)
         return min(need / (_SURE * self._bar(tools)), 1.0)
 
     def _bar(self, tools: int) -> float:
@@ -173,7 +185,8 @@ class Calibration:
             name: _as_json(part)
             for name, part in (("first", self.first), ("second", self.second), ("need", self.need))
         }
-        found |= {"refuse_below": self.refuse_below, "miss_cost": round(self.miss_cost, 4)}
+        cost = float(f"{self.miss_cost:.6g}")  # never 0, with which nothing would be listed
+        found |= {"refuse_below": self.refuse_below, "miss_cost": cost}
         if self.lean is not None:
             found["lean"] = self.lean.to_json()
         if self.acts is not None:

@@ -25,6 +25,7 @@ from armory.retrieval.lexical.wording import (
     anyhost,
     plainly,
     unaddressed,
+    unfilled,
     unmannered,
     wanted,
 )
@@ -98,8 +99,8 @@ def scope_of(
 
 
 def prepared(text: str, words: KnownWords, *, into_english: bool = False) -> str:
-    """A caller's text as it is searched for: without a salutation, the answer's manner and hosts
-    of mail, put plainly and spelt right.
+    """A caller's text as it is searched for: without a salutation, fillers, the answer's manner and
+    hosts of mail, put plainly and spelt right.
 
     `into_english`: words of languages that there is a glossary of are put into English.
     """
@@ -107,7 +108,7 @@ def prepared(text: str, words: KnownWords, *, into_english: bool = False) -> str
         text = normalized("NFC", text.translate(_UNSEEN))
     if into_english:
         text = in_english(text, words)
-    text = wanted(unmannered(unaddressed(text), words), words)
+    text = wanted(unmannered(unaddressed(unfilled(text)), words), words)
     plain = plainly(called_so(anyhost(text), words), words)
     return words.corrected(_with_words(plain, words))
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from armory.retrieval.lexical.implied import (
+    CHANGES,
     FORGET,
     LOOK_UP,
     RECALL,
     REMEMBER,
     SEND,
+    WEB,
     WRITE_FILE,
     implied,
 )
@@ -179,4 +181,60 @@ def test_somebody_is_to_be_told(text: str) -> None:
     ],
 )
 def test_nobody_else_is_to_be_told_or_it_is_said_how(text: str) -> None:
+    assert implied(text) == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "who touched the parser last week?",
+        "And who wrote that line?",
+        "who last edited main.py",
+        "who has broken the tests, I mean who broke the build?",
+        "who recently changed the login function",
+    ],
+)
+def test_who_changed_a_file_is_asked(text: str) -> None:
+    assert implied(text) == (CHANGES,)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "who wrote Hamlet",
+        "who broke the world record",
+        "who changed my life",
+        "who touched my lunch",
+        "who added Bob to the guest list",
+    ],
+)
+def test_who_did_something_else_is_asked(text: str) -> None:
+    assert CHANGES not in implied(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "search the web for the newest Kubernetes CVEs",
+        "Look it up online, please",
+        "Find out who runs Stripe on the web",
+        "please google the Notion pricing",
+        "list the pods, then google \u201cOOMKilled\u201d",
+    ],
+)
+def test_the_web_is_to_be_searched(text: str) -> None:
+    assert implied(text) == (WEB,)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "search the web page for a button",
+        "open Google Calendar and google_drive",
+        "quotes for Apple, Tesla and Google (GOOGL)",
+        "what is a web server",
+        "who is online?",
+    ],
+)
+def test_the_web_is_not_to_be_searched(text: str) -> None:
     assert implied(text) == ()

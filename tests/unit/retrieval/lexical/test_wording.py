@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from armory.retrieval.lexical.wording import unaddressed
+from armory.retrieval.lexical.wording import unaddressed, unfilled
 
 
 @pytest.mark.parametrize(
@@ -37,3 +37,20 @@ from armory.retrieval.lexical.wording import unaddressed
 )
 def test_a_salutation_is_left_out(text: str, wanted: str) -> None:
     assert unaddressed(text) == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("add uh milk, um, and bread", "add milk and bread"),
+        ("pull up the, uh, last invoice erm please", "pull up the last invoice please"),
+        ("um add it to uhh my list", "add it to my list"),
+        ("convert 5 um to mm", "convert 5 um to mm"),
+        ('find "uh oh" by uh-huh', 'find "uh oh" by uh-huh'),
+        ("delete the document number", "delete the document number"),
+        ("um", "um"),
+        ("uh what", "uh what"),
+    ],
+)
+def test_what_is_said_while_one_thinks_is_left_out(text: str, wanted: str) -> None:
+    assert unfilled(text) == wanted

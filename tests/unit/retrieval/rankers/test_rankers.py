@@ -21,7 +21,7 @@ from armory.retrieval.rankers.fusion import best_of, fuse
 from armory.retrieval.rankers.relevance import RelevanceRanker
 from armory.retrieval.rankers.remembered import with_uses
 from armory.retrieval.rankers.signals import candidate_signals
-from armory.retrieval.scoring.calibration import Lean, Linear, calibration_for
+from armory.retrieval.scoring.calibration import TERSE, Lean, Linear, calibration_for
 from armory.retrieval.scoring.ordering import Order
 from tests.unit.retrieval.rankers.judged import features, names, tools
 
@@ -63,6 +63,26 @@ def test_the_less_sure_that_any_is_needed_the_fewer_keep_their_probability(ranke
     kept = 3 + round(17 * share)
     assert doubtful[:kept] == pytest.approx(sure[:kept])
     assert doubtful[kept:] == pytest.approx([p * share for p in sure[kept:]], rel=1e-3)
+
+
+@pytest.mark.parametrize("ranker", RANKERS, ids=lambda ranker: ranker.name)
+def test_that_a_wish_is_terse_lets_it_pass_and_makes_it_no_surer(ranker: Ranker) -> None:
+    crowd = [ToolRecord(f"x__t{i}", "x", f"t{i}", {}, "0", f"Filler {i}") for i in range(90)]
+    found = features(["show history"], {"git__log": 0.4}, [*tools()[:6], *crowd])
+    shipped = calibration_for(ranker.name, found.embedder, None)
+    bar = shipped.refuse_below
+    below = float(np.log(bar / (1 - bar))) - 2.0
+
+    def ranked(need: Linear) -> list[float]:
+        entry = replace(shipped, need=need).to_json()
+        settings = RankSettings(calibration={ranker.name: {found.embedder: entry}})
+        scores = ranker.rank(found, settings)
+        assert not scores.refused
+        return scores.probability[scores.order[:40]].tolist()
+
+    terse, sure = ranked(Linear({TERSE: 9.0}, below)), ranked(Linear({}, 5.0))
+    assert terse[:3] == pytest.approx(sure[:3])
+    assert terse[5:] == pytest.approx([p * 0.031 for p in sure[5:]], rel=0.3)
 
 
 @pytest.mark.parametrize("like", [{"math__add": 0.5, "x__t7": 0.4}, dict.fromkeys(["x__t3"], 0.1)])

@@ -176,6 +176,11 @@ def test_the_direction_of_requests_survives_the_file_and_counts_once() -> None:
     assert Calibration(Linear(), Linear(), need, 0.15, 20.0).asked(vectors) == {}
 
 
+def test_a_miss_that_costs_next_to_nothing_is_no_zero_in_the_file() -> None:
+    entry = Calibration(Linear(), Linear(), Linear(), 0.1, 6e-6).to_json()
+    assert parse_calibration(entry).miss_cost == pytest.approx(6e-6)
+
+
 def test_a_direction_that_is_no_base64_says_what_to_do() -> None:
     entry = Calibration(Linear(), Linear(), Linear(), 0.1, 9.0).to_json()
     with pytest.raises(ConfigError, match="armory tune"):

@@ -211,7 +211,6 @@ def test_a_channel_is_called_so(asked: str, searched: str, make_tool: MakeTool) 
         ("Tell #general, then #random", "Tell channel #general, then #random"),
         ("scroll to #footer", "scroll to #footer"),
         ("what is trending in #ai", "what is trending in #ai"),
-        ("#ideas: a boat", "#ideas: a boat"),
     ],
 )
 def test_a_channel_is_told_from_a_selector_and_a_hashtag(
@@ -222,6 +221,41 @@ def test_a_channel_is_told_from_a_selector_and_a_hashtag(
     tags = make_tool("trends", "Which hashtags are popular")
     for other in (pages, tags):
         assert prepared_for(asked, chat, other) == searched
+
+
+@pytest.mark.parametrize(
+    ("asked", "searched"),
+    [
+        ("#general: standup in 5", "channel #general: standup in 5"),
+        ("#ops any news on the outage?", "channel #ops any news on the outage?"),
+        ("#submit is no button", "#submit is no button"),
+    ],
+)
+def test_beside_selectors_alone_a_channel_may_begin_a_text(
+    asked: str, searched: str, make_tool: MakeTool
+) -> None:
+    chat = make_tool("post_message", "Post a message to a channel")
+    assert prepared_for(asked, chat, make_tool("click", "Click what a selector finds")) == searched
+    assert prepared_for(asked, chat, make_tool("trends", "Which hashtags are popular")) == asked
+
+
+@pytest.mark.parametrize(
+    ("asked", "searched"),
+    [
+        ("how do I get to the airport?", "get directions to the airport?"),
+        ("How can we best get from Ulm to Bonn", "get directions from Ulm to Bonn"),
+        ("how do i get home by bike", "get directions home by bike"),
+        ("how do I get to know my neighbours", "how do I get to know my neighbours"),
+        ("how do I get to the settings page", "how do I get to the settings page"),
+        ("how do I get a refund", "how do I get a refund"),
+    ],
+)
+def test_how_to_get_somewhere_wants_directions(
+    asked: str, searched: str, make_tool: MakeTool
+) -> None:
+    maps = make_tool("route", "Get directions between two places, by mode of travel")
+    assert prepared_for(asked, maps) == searched
+    assert prepared_for(asked, make_tool("chat", "Send direct messages")) == asked
 
 
 @pytest.mark.parametrize(
