@@ -131,7 +131,7 @@ async def test_sets_bring_their_own_query(bench: Bench) -> None:
     assert await bench.tools(asked) == ["up__tool3", *META]
     assert await bench.tools(bench.context(endpoint=few)) == META
     assert bench.gateway.view.endpoint("set", "none") is None
-    assert list(bench.gateway.view.servers(few)) == ["up"]
+    assert list(bench.gateway.view.servers.at(few)) == ["up"]
 
 
 async def test_search_that_breaks_still_lists(bench: Bench) -> None:
