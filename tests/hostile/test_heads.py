@@ -21,7 +21,8 @@ from armory.testing.serving import listen
 from armory.testing.waiting import until
 from armory.web.app import Listening, make_app
 from armory.web.binding import bind
-from armory.web.connections.connection import AHEAD_BYTES, Connection
+from armory.web.connections.connection import Connection
+from armory.web.connections.receiving import AHEAD_BYTES
 from armory.web.cookies import SealedCookies
 from armory.web.settings import ListenSettings
 from armory.wire.http.host_checks import HostChecks
