@@ -75,7 +75,7 @@ class LinkPool:
         self._opener = Opener(spec, connector, turns)
         self._on_gone = on_gone
         self._slots = LinkSlots()
-        self._watched = Watched(spec.key, self._link_of, clock)
+        self._watched = Watched(spec.key, self._link_of, self._slots.live_links, clock)
         self._releases = Releases()
         self._tasks = Tasks()
         self._closing = False
@@ -176,21 +176,13 @@ class LinkPool:
         if uris and not links:
             links, again = [await self._any_link(owner)], None
             key = self.placing.key(owner)  # how it is served is known now
-        self._watched.keep(key, uris)  # even if unsubscribing is refused: nobody wants it
-        for link in links:
-            await link.subscriptions.set_resources(uris)
-            if again is not None:
-                await link.subscriptions.subscribe_again(again)
-        self._watched.want(key, uris, links)
-        for link in self._slots.live_links(key):
-            if link not in links:  # it was opened meanwhile
-                await self._watched.tell(key, link)
+        await self._watched.watch(key, uris, links, again)
 
     def release(self, session_id: str) -> None:
         """Close the sessions that belong to one client session alone."""
         for key, slot in tuple(self._slots.by_key.items()):
             if slot.whose.session_id == session_id:
-                self._watched.want(slot.owner, frozenset())
+                self._watched.drop(slot.owner)
                 self._evict(key, slot)
 
     def reap(self, now: float) -> None:

@@ -120,7 +120,7 @@ def watched_over(clock: FakeClock, *ends: bool) -> tuple[Watched, list[Link]]:
         links.append(Link(those, ends=next(coming)))
         return cast("BaseLink", links[-1])
 
-    those.append(Watched("up", linked, clock))
+    those.append(Watched("up", linked, lambda _owner: [], clock))
     return those[0], links
 
 
@@ -128,8 +128,7 @@ async def test_a_session_that_ends_with_the_answer_is_made_again(clock: FakeCloc
     watched, links = watched_over(clock, True, False)
     async with asyncio.timeout(20):
         first = Link([watched], ends=True)
-        await first.set_resources(ONE)
-        watched.want("ann", ONE, [cast("BaseLink", first)])
+        await watched.watch("ann", ONE, [cast("BaseLink", first)])
         await until(lambda: clock.sleeping == 1)
         await clock.advance(60)
         await until(lambda: len(links) == 2)
@@ -142,11 +141,11 @@ async def test_what_is_forgotten_as_a_session_is_lost_can_be_watched_again(
     clock: FakeClock,
 ) -> None:
     watched, links = watched_over(clock, False)
-    watched.want("ann", ONE)
+    await watched.watch("ann", ONE, [])
     watched.lost("ann")
     watched.forget()
     await until(lambda: not clock.sleeping)
-    watched.want("ann", BOTH)
+    await watched.watch("ann", BOTH, [])
     watched.lost("ann")
     async with asyncio.timeout(20):
         await until(lambda: clock.sleeping == 1)
