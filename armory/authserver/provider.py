@@ -86,14 +86,6 @@ class Provider(GatewayLogin):
         except Undiscovered as error:
             raise self.failed(str(error)) from None
 
-    async def begin_here(self, redirect_uri: str) -> BegunLogin:
-        """Begin to log somebody in.
-
-        Raises:
-            NoToken: it cannot be found out where.
-        """
-        return await self.begin(URL(self.issuer), Challenge(), redirect_uri)
-
     async def logged_in(self, begun: BegunLogin, back: Mapping[str, str]) -> tuple[Login, Identity]:
         """(tokens, identity) of a person who came back with these parameters.
 

@@ -17,7 +17,7 @@ from armory.logger import Logger
 from armory.protocol.link import Owner
 from armory.protocol.session_events import Ended, Lost, Replaced, SessionEvent, SessionObserver
 from armory.protocol.versions import Era
-from armory.tasks import Tasks, being_cancelled
+from armory.tasks import Tasks, being_cancelled, seen
 from armory.upstreams.clock import Clock
 from armory.upstreams.connecting.negotiate import Connector
 from armory.upstreams.connecting.opening import Opener
@@ -344,5 +344,4 @@ class LinkPool:
 def _connected(slot: LinkSlot, ended: asyncio.Task[Any]) -> None:
     if slot.connecting is ended:
         slot.connecting = None
-    if not ended.cancelled():
-        ended.exception()  # retrieved, in case nobody waits any more
+    seen(ended)  # perhaps nobody waits any more

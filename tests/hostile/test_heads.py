@@ -169,8 +169,7 @@ def test_of_very_many_proxies_the_last_are_looked_at() -> None:
 
 
 def test_of_very_many_cookies_some_are_looked_at() -> None:
-    origin = "http://a"
-    cookies = SealedCookies(Seal(["a-secret-of-some-length"]), "/connect", lambda _: origin)
+    cookies = SealedCookies(Seal(["a-secret-of-some-length"]), "/connect", HostChecks())
     response = cookies.write(_asked(""), web.Response(), "kept", 7, 60)
     sent = response.cookies["kept"].OutputString().partition(";")[0]
     assert cookies.read(_asked(f"a=b; {sent}; c=d"), "kept", int) == 7

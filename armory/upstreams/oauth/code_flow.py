@@ -289,6 +289,14 @@ class GatewayLogin(CodeFlow):
         self.issuer = issuer
         self.registers_itself = not grant.client_id
 
+    async def begin_here(self, redirect_uri: str) -> BegunLogin:
+        """Begin to log somebody in; the browser comes back to `redirect_uri`.
+
+        Raises:
+            NoToken: it cannot be found out where.
+        """
+        return await self.begin(URL(self.issuer), Challenge(), redirect_uri)
+
     def failed(self, reason: str) -> NoToken:
         """As `TokenClient.failed`."""
         return NoToken(f"the login at {self.issuer} did not work: {reason}", upstream=self._server)

@@ -40,10 +40,6 @@ class IssuerSignIn(GatewayLogin):
         """False: an ID token carries no scopes."""
         return False
 
-    async def begin_here(self, redirect_uri: str) -> BegunLogin:
-        """Begin a login; the browser comes back to `redirect_uri`."""
-        return await self.begin(URL(self.issuer), Challenge(), redirect_uri)
-
     async def who(self, begun: BegunLogin, back: Mapping[str, str]) -> Principal:
         """The principal of a completed login, by the callback's parameters `back`."""
         login, id_token = await self.finish(begun, back)

@@ -68,7 +68,7 @@ class Pages:
         self._server = services.server
         self._urls = GatewayUrls(services)
         self._path = f"{services.base_path}/oauth"
-        self._cookies = SealedCookies(services.seal, self._path, self._urls.origin)
+        self._cookies = SealedCookies(services.seal, self._path, services.hosts)
         self._finishing: Flights[str | None] = Flights()
 
     def register(self, app: web.Application) -> None:
