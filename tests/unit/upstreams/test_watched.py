@@ -32,12 +32,6 @@ BOTH, ONE = frozenset({"mem://one", "mem://two"}), frozenset({"mem://one"})
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[ScriptedUpstream]:
-    async with ScriptedUpstream(eras="legacy") as server:
-        yield server
-
-
-@pytest.fixture
 async def pool(server: ScriptedUpstream, clock: FakeClock) -> AsyncIterator[Pool]:
     pool = Pool([UpstreamSpec("up", url=server.url, idle_timeout_s=100)], clock=clock)
     yield pool
