@@ -193,7 +193,7 @@ class Flight(Generic[_T]):
 
     def _landed(self, task: asyncio.Task[_T]) -> None:
         self._task = None
-        seen(task)
+        retrieve_failure(task)
 
 
 class InTurn:
@@ -213,7 +213,7 @@ class InTurn:
     async def do(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         """Wait for the pieces before this one, run `work`, and return its result."""
         task = self._tasks.start(self._next(work), self._name)
-        task.add_done_callback(seen)
+        task.add_done_callback(retrieve_failure)
         return await asyncio.shield(task)
 
     async def stop(self) -> None:
@@ -250,10 +250,10 @@ class Flights(Generic[_T]):
     def _landed(self, key: str, task: asyncio.Task[_T]) -> None:
         if self._tasks.get(key) is task:
             del self._tasks[key]
-        seen(task)
+        retrieve_failure(task)
 
 
-def seen(task: asyncio.Task[Any]) -> None:
+def retrieve_failure(task: asyncio.Task[Any]) -> None:
     """Fetch the task's exception, so that asyncio does not log it when all who waited were
     cancelled.
     """

@@ -72,8 +72,8 @@ class Provider(GatewayLogin):
         if settings.issuer:
             self._issuer = Issuer(settings.issuer, leeway_s=settings.clock_skew_s)
 
-    async def found(self, url: URL, challenge: Challenge) -> AuthServerMetadata:
-        """As `CodeFlow.found`: as configured, for no resource."""
+    async def discover_server(self, url: URL, challenge: Challenge) -> AuthServerMetadata:
+        """As `CodeFlow.discover_server`: as configured, for no resource."""
         settings = self._settings
         if not settings.issuer:
             methods = ("client_secret_post",)

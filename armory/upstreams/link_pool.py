@@ -17,7 +17,7 @@ from armory.logger import Logger
 from armory.protocol.link import Owner
 from armory.protocol.session_events import Ended, Lost, Replaced, SessionEvent, SessionObserver
 from armory.protocol.versions import Era
-from armory.tasks import Tasks, being_cancelled, seen
+from armory.tasks import Tasks, being_cancelled, retrieve_failure
 from armory.upstreams.clock import Clock
 from armory.upstreams.connecting.negotiate import Connector
 from armory.upstreams.connecting.opening import Opener
@@ -100,7 +100,7 @@ class LinkPool:
         if slot is None:
             self._make_room(key[0])
             declared = {} if modern else dict(capabilities)
-            whose = placing.counted(owner)
+            whose = placing.session_owner(owner)
             slot = LinkSlot(key[0], whose, declared, self._on_slot_event, legacy=legacy)
             slot.last_used = self._clock.now()
             self._slots.by_key[key] = slot
@@ -344,4 +344,4 @@ class LinkPool:
 def _connected(slot: LinkSlot, ended: asyncio.Task[Any]) -> None:
     if slot.connecting is ended:
         slot.connecting = None
-    seen(ended)  # perhaps nobody waits any more
+    retrieve_failure(ended)  # perhaps nobody waits any more

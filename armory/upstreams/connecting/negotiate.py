@@ -183,9 +183,9 @@ class Connector:
             if not (refuses(error) or self.spec.is_stdio):
                 raise
             log.debug("upstream_without_handshake", upstream=self.spec.key, error=str(error))
-            self._known.found(handshake=False)
+            self._known.record_handshake(handshake=False)
             raise NoHandshake from None
-        self._known.found(handshake=True)
+        self._known.record_handshake(handshake=True)
         self._known.log_connected(link)
         return link
 

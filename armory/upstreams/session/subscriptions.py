@@ -18,7 +18,7 @@ from armory.protocol.capabilities import declares_groups
 from armory.protocol.link import RESOURCE_META, Call, Params, Refused, Reply
 from armory.protocol.methods import LISTEN, LOG_LEVELS, loud_enough
 from armory.protocol.rawjson import encode
-from armory.tasks import Tasks, seen
+from armory.tasks import Tasks, retrieve_failure
 from armory.upstreams.session.context import UNKNOWN, Identity
 from armory.upstreams.session.listening import ListenStream
 from armory.upstreams.spec import UpstreamSpec
@@ -163,7 +163,7 @@ class Subscriptions:
             asking.cancel()
             raise
         if not asking.done():
-            asking.add_done_callback(seen)  # a session that ends is reported elsewhere
+            asking.add_done_callback(retrieve_failure)  # a session that ends is reported elsewhere
         elif not asking.cancelled():
             asking.result()
 

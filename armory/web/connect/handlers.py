@@ -201,7 +201,7 @@ class Connect:
     ) -> web.Response:
         sign_in = self._s.sign_in
         assert sign_in is not None
-        principal = await sign_in.who(visit.begun, back)
+        principal = await sign_in.principal_of(visit.begun, back)
         await self._s.authenticator.admit(principal)
         scopes = principal.scopes if sign_in.says_scopes else None
         response = self._back(visit.server)

@@ -19,7 +19,7 @@ from armory.protocol.errors import Malformed
 from armory.protocol.headers import SESSION_HEADER
 from armory.protocol.jsonrpc import Message
 from armory.protocol.link import ClientGone, Reply
-from armory.tasks import seen, spawn, start, stop
+from armory.tasks import retrieve_failure, spawn, start, stop
 from armory.wire.dispatch import Dispatcher
 from armory.wire.errors import status_of
 from armory.wire.http.admitted import (
@@ -95,7 +95,7 @@ class LazyAnswer:
             return self._response
         if self._opening is None:
             self._opening = start(self._start(), "headers of an answer")
-            self._opening.add_done_callback(seen)
+            self._opening.add_done_callback(retrieve_failure)
         return await asyncio.shield(self._opening)
 
     async def _start(self) -> web.StreamResponse:

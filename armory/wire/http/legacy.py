@@ -31,7 +31,7 @@ from armory.wire.http.answers import held_for, write_event
 from armory.wire.http.context import EdgeContext
 from armory.wire.http.keepalive import KeepaliveTimer
 from armory.wire.http.lazy_answer import InPlace, answer_to, outlives_its_client, send_events
-from armory.wire.http.replicas import gone
+from armory.wire.http.replicas import session_gone
 from armory.wire.messages import Data, Parameters, encoded, refused, taken_apart_in_steps
 from armory.wire.methods import refuse_large
 from armory.wire.requests import session_request
@@ -218,7 +218,7 @@ class LegacyEndpoint:
             answer = await replicas.elsewhere(admitted, id)
             if answer is not None:
                 return answer
-        return gone(admitted)
+        return session_gone(admitted)
 
     async def _initialize(
         self, admitted: AdmittedRequest, message: Message, params: dict[str, Raw]

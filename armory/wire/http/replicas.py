@@ -201,7 +201,7 @@ def was_passed(admitted: AdmittedRequest) -> bool:
     return PASSED in admitted.request.headers
 
 
-def gone(admitted: AdmittedRequest) -> web.StreamResponse:
+def session_gone(admitted: AdmittedRequest) -> web.StreamResponse:
     """The answer when the session's replica is gone, and the session with it."""
     message = "no such session; it may have expired: send initialize again"
     return refusal(404, codes.INVALID_REQUEST, message, headers=admitted.extra)

@@ -189,7 +189,7 @@ def test_messages_are_written_with_what_they_have_alone() -> None:
     ],
 )
 def test_what_a_message_will_be_is_told_from_its_beginning(head: bytes, method: object) -> None:
-    found = jsonrpc.begun(head)
+    found = jsonrpc.opening_message(head)
     assert found is None if method is None else found is not None and found.method == method
 
 
