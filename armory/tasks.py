@@ -263,7 +263,7 @@ def retrieve_failure(task: asyncio.Task[Any]) -> None:
 
 def _tell_failure(task: asyncio.Task[Any]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
-        _log.often("error", "task_failed", task=task.get_name(), exc_info=error)
+        _log.rate_limited("error", "task_failed", task=task.get_name(), exc_info=error)
 
 
 def being_cancelled() -> bool:

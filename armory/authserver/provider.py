@@ -127,7 +127,7 @@ class Provider(GatewayLogin):
         except TokenRefused:
             raise
         except (AuthenticationFailed, BackendError, NoToken) as error:
-            _log.often("warning", "id_token_not_renewed", reason=error.message)
+            _log.rate_limited("warning", "id_token_not_renewed", reason=error.message)
             return login, identity
         if login.id_token and id_token:
             login = msgspec.structs.replace(login, id_token=id_token)
@@ -183,7 +183,7 @@ class Provider(GatewayLogin):
             claims = await issuer.claims(id_token)
         except jwt.PyJWTError as error:
             why = reason(error)
-            _log.often("info", "id_token_refused", reason=why, issuer=issuer.name)
+            _log.rate_limited("info", "id_token_refused", reason=why, issuer=issuer.name)
             raise AuthenticationFailed(f"the provider's ID token is not valid: {why}") from None
         if client_id not in audience_of(claims):
             raise AuthenticationFailed("the provider's ID token is for another client")

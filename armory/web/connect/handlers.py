@@ -86,7 +86,7 @@ class Connect:
             except (AuthenticationFailed, AccessDenied) as error:
                 return message_page("That did not work", error.message, 403)
             except ArmoryError as error:
-                _log.often("warning", "connect_failed", error=error.message)
+                _log.rate_limited("warning", "connect_failed", error=error.message)
                 return message_page("That did not work", error.message, 502)
 
         return guarded

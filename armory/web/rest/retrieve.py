@@ -298,7 +298,7 @@ def _problem(error: BaseException) -> dict[str, str]:
     elif isinstance(error, ArmoryError):
         problem = problem_of(error)
     else:
-        _log.often("error", "rest_stream_crashed", exc_info=error)
+        _log.rate_limited("error", "rest_stream_crashed", exc_info=error)
         problem = Problem(500, "internal", "something went wrong inside; see the log")
     return {"code": problem.code, "detail": problem.detail}
 

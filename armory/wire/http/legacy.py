@@ -271,7 +271,7 @@ class LegacyEndpoint:
             answer = await answer_to(dispatcher, message, admitted, session, before, known)
             stream.put(answer)
         except Exception as defect:  # noqa: BLE001 nobody waits for the task
-            _log.often("error", "task_failed", task="request of a client", exc_info=defect)
+            _log.rate_limited("error", "task_failed", task="request of a client", exc_info=defect)
         finally:
             if session.inflight.get(key) is asyncio.current_task():
                 del session.inflight[key]
