@@ -206,7 +206,7 @@ def test_bytes_are_taken_over_where_nothing_changed() -> None:
     assert b"other" in newest.listed.tool("s__a", form)
 
 
-async def test_cache_fields(bench: Bench) -> None:
+async def test_a_list_may_be_kept_as_all_its_upstreams_allow(bench: Bench) -> None:
     def fields(policy: Policy, **caches: Any) -> tuple[int, str]:
         servers = {
             key: ServerLists(tools=[tool("a", "")], cache={"tools/list": cache} if cache else {})

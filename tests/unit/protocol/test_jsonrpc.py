@@ -93,7 +93,9 @@ def test_random_objects_are_a_message_or_malformed(body: dict[str, Any]) -> None
         if message.is_request:
             jsonrpc.params_of(message)
     except Malformed:
-        pass
+        return
+    assert body["jsonrpc"] == "2.0"
+    assert (message.is_request or message.is_notification) == ("method" in body)
 
 
 @settings(max_examples=60, deadline=None)

@@ -217,7 +217,7 @@ async def test_the_id_of_a_long_line_is_found_at_its_end(start: Start) -> None:
     other.cancel()
 
 
-async def test_odd_lines(start: Start) -> None:
+async def test_lines_that_answer_nothing_fail_their_call_or_are_passed_over(start: Start) -> None:
     link = await start(inline(ODD), hello=False)
     assert await call(link, "blank", timeout_s=30) == {}
     assert await call(link, "late", timeout_s=30) == {"late": False}
