@@ -1,0 +1,17 @@
+"""A gateway that is an authorization server in front of a provider."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from armory.testing.people import World
+
+
+@asynccontextmanager
+async def proxied(world: World, **proxy: Any) -> AsyncGenerator[str]:
+    behind = {"issuer": world.provider.issuer, "client_id": "armory"}
+    behind["client_secret"] = "armory-secret"
+    async with world.gateway(oauth={"proxy": {**behind, **proxy}}) as (url, _):
+        yield url
