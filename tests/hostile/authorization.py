@@ -11,7 +11,5 @@ from armory.testing.people import World
 
 @asynccontextmanager
 async def proxied(world: World, **proxy: Any) -> AsyncGenerator[str]:
-    behind = {"issuer": world.provider.issuer, "client_id": "armory"}
-    behind["client_secret"] = "armory-secret"
-    async with world.gateway(oauth={"proxy": {**behind, **proxy}}) as (url, _):
+    async with world.gateway(oauth={"proxy": {**world.client, **proxy}}) as (url, _):
         yield url
