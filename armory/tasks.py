@@ -305,7 +305,7 @@ class Pauses:
         return pause_s
 
     def done(self, *, news: bool) -> None:
-        """It was done.
+        """Record that the repeated work was done, from which the next pause counts.
 
         Args:
             news: whether it was worth it.

@@ -207,7 +207,7 @@ class Policy:
     def visible_part(
         self, part: Catalog, principal: Principal, scope: Scope = EVERYTHING
     ) -> VisibleCatalog:
-        """The same of a part of a snapshot, found out anew."""
+        """What `principal` sees of a part of a snapshot; not cached."""
         view = self._view(principal, True)
         profile = _profile(self._rules.applicable(principal), view)
         return self._make(_Cache(part), profile, scope, view)

@@ -195,7 +195,7 @@ def refuse_large(message: Message) -> None:
 
 
 def refuse_begun(head: bytes, size: int) -> None:
-    """The same for a body of which only the beginning has arrived.
+    """As `refuse_large`, for a body of which only the beginning has arrived.
 
     Args:
         head: its first bytes.

@@ -85,7 +85,7 @@ class Connector:
         return self.awaited[0] if self.awaited else None
 
     def starting_of(self, owner: str) -> Starting | Waiting | None:
-        """The same for the session of one owner."""
+        """What the process of one owner's session is waiting for."""
         return next((one for one in self.awaited if one.owner == owner), None)
 
     @property
