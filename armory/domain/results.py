@@ -1,14 +1,14 @@
 """The results of retrieval, listings and calls.
 
-Owns: `Match`, `Selection`, `Listing`, `CallOutcome`, and the text for a degraded answer. Never
-imports anything but its domain siblings.
+Owns: `Match` and its `Explanation`, `Selection`, `Listing`, `CallOutcome`, and the text for a
+degraded answer. Never imports anything but its domain siblings.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from armory.domain.query import Query
 from armory.domain.tool import ToolRecord
@@ -24,6 +24,33 @@ def lacking(*reasons: str | None) -> str | None:
     return "; ".join(filter(None, reasons)) or None
 
 
+class Explanation(Protocol):
+    """Why a tool stands where it stands; may be computed when it is read."""
+
+    @property
+    def signals(self) -> Mapping[str, float]:
+        """Every number that went into the score, by name."""
+        ...
+
+    @property
+    def reason(self) -> str:
+        """One readable sentence made of the signals that decided."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """An explanation that is known.
+
+    Attributes:
+        signals: as `Explanation.signals`.
+        reason: as `Explanation.reason`.
+    """
+
+    signals: Mapping[str, float] = field(default_factory=dict[str, float])
+    reason: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Match:
     """One tool that retrieval considered.
@@ -33,16 +60,24 @@ class Match:
         score: in [0, 1], higher is better; c*P / (c*P + 1 - P), comparable over everything.
         probability: calibrated P(wanted | query, tool), in [0, 1].
         raw_score: the ranker's own formula (cosine, weighted sum, log-odds ...), higher is better.
-        signals: every number that went into it, by name.
-        reason: one readable sentence made of the signals that decided.
+        explanation: the signals and the reason; a listing never reads them.
     """
 
     tool: ToolRecord
     score: float
     probability: float
     raw_score: float
-    signals: Mapping[str, float] = field(default_factory=dict[str, float])
-    reason: str = ""
+    explanation: Explanation = field(default=Given(), repr=False, compare=False)
+
+    @property
+    def signals(self) -> Mapping[str, float]:
+        """Every number that went into the score, by name."""
+        return self.explanation.signals
+
+    @property
+    def reason(self) -> str:
+        """One readable sentence made of the signals that decided."""
+        return self.explanation.reason
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,9 @@ from typing import Literal
 from armory.domain.naming import Patterns
 from armory.domain.query import VisibleSet
 
+Kind = Literal["tools", "prompts", "resources", "templates", "skills"]
+"""What a catalog holds, as its fields are called."""
+
 
 @dataclass(frozen=True, slots=True)
 class Scope:
@@ -71,8 +74,6 @@ class VisibleCatalog:
         kinds = (self.tools.names, self.prompts, self.resources, self.templates, self.skills)
         return any(kinds)
 
-    def names(
-        self, kind: Literal["tools", "prompts", "resources", "templates", "skills"]
-    ) -> frozenset[str]:
+    def names(self, kind: Kind) -> frozenset[str]:
         """The exposed names or URIs of one kind."""
         return self.tools.names if kind == "tools" else getattr(self, kind)

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from operator import attrgetter
-from typing import Any, Literal
+from typing import Any
 
 from armory.domain.catalog import Catalog, Diff
 from armory.domain.principal import Principal
 from armory.domain.tool import ListedRecord, ToolRecord
-from armory.domain.visibility import Scope, VisibleCatalog
+from armory.domain.visibility import Kind, Scope
 from armory.gateway.endpoint import Endpoint
 from armory.gateway.settings import GROUPS
 from armory.gateway.views.view import View
@@ -23,8 +23,8 @@ from armory.protocol.methods import (
     RESOURCES_CHANGED,
     TOOLS_CHANGED,
 )
+from armory.security.policy import Decisions
 
-Kind = Literal["tools", "prompts", "resources", "templates", "skills"]
 _METHODS: tuple[tuple[str, tuple[Kind, ...]], ...] = (
     (TOOLS_CHANGED, ("tools",)),
     (PROMPTS_CHANGED, ("prompts",)),
@@ -52,7 +52,9 @@ class ViewDifference:
         self.new = new
         self.private = private
         self._diff = diff = new.catalog.diff(old.catalog)
-        self._parts = _part(old.catalog, diff), _part(new.catalog, diff)
+        self._parts = [
+            Decisions(_part(catalog, diff, private)) for catalog in (old.catalog, new.catalog)
+        ]
         before, after = old.catalog.servers, new.catalog.servers
         self._regrouped = {
             server
@@ -79,31 +81,27 @@ class ViewDifference:
 
     def _compare(self, principal: Principal, endpoint: Endpoint) -> frozenset[str]:
         old, new = self.old, self.new
-        before, after = self._visible(principal, _scope(old, endpoint), _scope(new, endpoint))
-        changed = {
-            method
-            for method, kinds in _METHODS
-            if any(self._differs(kind, before.names(kind), after.names(kind)) for kind in kinds)
-        }
+        differing = self._differing(principal, _scope(old, endpoint), _scope(new, endpoint))
+        changed = {method for method, kinds in _METHODS if not differing.isdisjoint(kinds)}
         if not endpoint.transparent and _listing(old, endpoint) != _listing(new, endpoint):
             changed.add(TOOLS_CHANGED)
         if any(new.servers.may_use(principal, endpoint, server) for server in self._regrouped):
             changed.add(GROUPS_CHANGED)
         return frozenset(changed)
 
-    def _visible(
-        self, principal: Principal, before: Scope, after: Scope
-    ) -> tuple[VisibleCatalog, VisibleCatalog]:
-        """What a caller saw, and what it sees now; where the rules are the same, of that alone
-        which differs: each of thousands who listen may have rules of its own.
+    def _differing(self, principal: Principal, before: Scope, after: Scope) -> frozenset[Kind]:
+        """The kinds of which a caller saw something else than it sees now. Where the rules are the
+        same, whatever it sees of that which differs: each of thousands who listen may have rules of
+        its own.
         """
         old, new = self.old, self.new
         if old.policy is new.policy and before == after:
-            see = new.policy.visible_part
-            return see(self._parts[0], principal, before), see(self._parts[1], principal, after)
-        return (
-            old.policy.visible_catalog(old.catalog, principal, before),
-            new.policy.visible_catalog(new.catalog, principal, after),
+            seen = (new.policy.kinds_seen(part, principal, after) for part in self._parts)
+            return frozenset[Kind]().union(*seen)
+        then = old.policy.visible_catalog(old.catalog, principal, before)
+        now = new.policy.visible_catalog(new.catalog, principal, after)
+        return frozenset(
+            kind for kind in _KINDS if self._differs(kind, then.names(kind), now.names(kind))
         )
 
     def _differs(self, kind: Kind, before: frozenset[str], after: frozenset[str]) -> bool:
@@ -132,13 +130,14 @@ class ViewDifference:
         return found
 
 
-def _part(catalog: Catalog, diff: Diff) -> Catalog:
-    """That of a catalog which differs from another one."""
+def _part(catalog: Catalog, diff: Diff, private: frozenset[str]) -> Catalog:
+    """That of a catalog which differs from another one, but for what is of private servers."""
     parts: dict[str, Any] = {}
     for kind in _KINDS:
         records: Mapping[str, ToolRecord | ListedRecord] = getattr(catalog, kind)
         names: frozenset[str] = getattr(diff, kind).names
-        parts[kind] = {name: records[name] for name in names if name in records}
+        found = ((name, records[name]) for name in names if name in records)
+        parts[kind] = {name: record for name, record in found if record.server not in private}
     return replace(catalog, **parts)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from armory.domain.query import Query
-from armory.domain.results import BYTES_PER_TOKEN, Match, Selection
+from armory.domain.results import BYTES_PER_TOKEN, Given, Match, Selection
 from armory.domain.visibility import VisibleCatalog
 from armory.gateway.views.definitions import Form, for_models
 from armory.gateway.views.names import NEAREST
@@ -39,7 +39,13 @@ def with_named(
     best = sorted(named, key=lambda name: place.get(name, len(place)))[:_CALLED]
     signals = {match.tool.name: match.signals for match in found.ranking}
     first = [
-        Match(view.catalog.tools[n], 1.0, 1.0, 1.0, {**signals.get(n, {}), "name": 1.0}, named[n])
+        Match(
+            view.catalog.tools[n],
+            1.0,
+            1.0,
+            1.0,
+            Given({**signals.get(n, {}), "name": 1.0}, named[n]),
+        )
         for n in best
     ]
     matches, left_out = _capped(view, form, query, [*first, *_others(best, found.matches)])

@@ -62,6 +62,7 @@ class CachedEmbedder:
     ) -> None:
         self.inner = inner
         self._reader = inner if isinstance(inner, ClauseReader) else None
+        self._bound = inner if isinstance(inner, LanguageBound) else None
         self._kept: LRUCache[Passage | str, FloatArray] = LRUCache(max(size, 1))
         self._size = size
         self._store = store
@@ -82,7 +83,7 @@ class CachedEmbedder:
     @property
     def english_only(self) -> bool:
         """Whether the inner embedder reads only English."""
-        return isinstance(self.inner, LanguageBound) and self.inner.english_only
+        return self._bound is not None and self._bound.english_only
 
     async def embed_documents(self, texts: Sequence[str]) -> FloatArray:
         """The inner embedder's; documents have a cache of their own."""

@@ -6,6 +6,7 @@ Never imports a concrete ranker, an embedder or an index.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from armory.domain.results import Match, Selection
@@ -87,8 +88,7 @@ class Ranking:
             score=float(scores.score[position]),
             probability=float(scores.probability[position]),
             raw_score=float(scores.raw[position]),
-            signals=scores.signals_at(position),
-            reason=self.ranker.reason(self.features, scores, position),
+            explanation=_Explained(self, position),
         )
 
     def select(self, limits: Limits, *, explain: bool = False) -> Selection:
@@ -113,3 +113,27 @@ class Ranking:
             else tuple(self.match(i) for i in self.order[:_NEAREST].tolist()),
             withheld={self.record(i).name: why for i, why in cut.withheld.items()},
         )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Explained:
+    """The explanation of one candidate, computed when it is read: a listing shows none.
+
+    Attributes:
+        ranking: the candidate's.
+        position: the candidate.
+    """
+
+    ranking: Ranking
+    position: int
+
+    @property
+    def signals(self) -> Mapping[str, float]:
+        """As `Explanation.signals`."""
+        return self.ranking.scores.signals_at(self.position)
+
+    @property
+    def reason(self) -> str:
+        """As `Explanation.reason`."""
+        ranking = self.ranking
+        return ranking.ranker.reason(ranking.features, ranking.scores, self.position)

@@ -71,7 +71,6 @@ class Collector:
         self._hidden = hidden
         self._clock, self._spent = clock, spent
         self._base = sys.getallocatedblocks()
-        self._left = 0
         self._spared_at = self._settled_at = self._counted_at = self._seen_at = clock()
         self._busy_s = spent()
 
@@ -93,7 +92,6 @@ class Collector:
 
     def _spare(self) -> None:
         gc.freeze()
-        self._left = 0
         self._spared_at = self._clock()
 
     def look(self) -> None:
@@ -101,10 +99,10 @@ class Collector:
         new, now = _new(), self._clock()
         quiet = self._quiet(now)
         if new >= NEW:
-            if self._left + new > self._limit:
+            if new > self._limit or _collected() > self._limit:
                 self._spare()
             else:
-                self._go_through(self._left + new)
+                self._go_through()
         if self._due(now, quiet):
             self.settle()
 
@@ -114,11 +112,11 @@ class Collector:
         busy, self._busy_s, self._seen_at = spent - self._busy_s, spent, now
         return busy <= QUIET * passed
 
-    def _go_through(self, objects: int) -> None:
+    def _go_through(self) -> None:
         """Collect, and freeze the rest where that is much, or took long."""
         begun = self._spent()
-        self._left = max(0, objects - gc.collect())
-        if self._left > GROWN or self._spent() - begun > LONG_S:
+        gc.collect()
+        if self._spent() - begun > LONG_S or _collected() > GROWN:
             self._spare()
 
     def _due(self, now: float, quiet: bool) -> bool:
@@ -151,5 +149,12 @@ class Collector:
 
 
 def _new() -> int:
-    """Objects created since the last collection, less those freed."""
+    """Objects created since the last collection, less those freed, old ones among them."""
     return gc.get_count()[0]
+
+
+def _collected() -> int:
+    """Objects that a collection goes through: those that ended are not subtracted, as `_new` does
+    while old data ends and new data comes.
+    """
+    return len(gc.get_objects())

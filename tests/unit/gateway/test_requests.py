@@ -111,7 +111,7 @@ async def test_a_list_that_is_cut_without_a_query_is_noted(bench: Bench, noted: 
 
 async def test_what_the_agent_found_is_noted_like_a_search(bench: Bench, noted: Noted) -> None:
     record = bench.gateway.view.catalog.tools["up__tool2"]
-    finding = ToolFinding(Match(record, 0.8, 0.8, 0.8, {}, ""), 0.9, "exact", "words", True, ())
+    finding = ToolFinding(Match(record, 0.8, 0.8, 0.8), 0.9, "exact", "words", True, ())
     found = AgentResult("2", "tool2", (finding,), (), (), 1, "final_answer")
 
     wanted: list[int] = []

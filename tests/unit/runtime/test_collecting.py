@@ -189,6 +189,27 @@ def test_what_is_gone_through_at_a_time_is_bounded_while_more_and_more_stays() -
     assert max(passed) < 2 * SPARED  # of the 75,000 that are there at the end
 
 
+def test_what_is_new_is_counted_while_as_much_that_is_old_ends(clock: Clock) -> None:
+    passed: list[str] = []
+
+    def seen(phase: str, _info: dict[str, int]) -> None:
+        passed.append(phase)
+
+    collector = Collector(clock=clock)
+    with collector.in_charge():
+        old = _data(2 * SPARED)
+        collector.settle()
+        gc.callbacks.append(seen)
+        try:
+            new = _data(2 * SPARED)
+            del old[SPARED // 4 :]
+            collector.look()
+        finally:
+            gc.callbacks.remove(seen)
+    assert new
+    assert not passed  # set aside unseen
+
+
 def test_what_is_new_is_not_gone_through_between_two_looks(collector: Collector) -> None:
     passed: list[str] = []
 

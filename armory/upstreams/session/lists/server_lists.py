@@ -16,7 +16,7 @@ from armory.logger import Logger
 from armory.protocol.capabilities import skills_settings
 from armory.protocol.headers import HEADER_KEY_JSON, annotation_problem
 from armory.protocol.rawjson import encode
-from armory.threads import in_turn_if
+from armory.threads import in_turn_if, let_go
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.lists.entries import MAX_LEVELS, Omissions, fits
 from armory.upstreams.session.lists.pages import (
@@ -121,7 +121,10 @@ async def compared(lists: ServerLists, before: ServerLists | None) -> ServerList
     """
     if before is None:
         return lists
-    return (await in_turn_if(large((lists, before)), with_shared_entries, lists, before))[0]
+    shared, _ = await in_turn_if(large((lists, before)), with_shared_entries, lists, before)
+    for entries in lists.sequences() if shared is not lists else ():
+        let_go([*entries])  # most of them equal to those before, and needed no longer
+    return shared
 
 
 def _previous(before: ServerLists | None, method: str) -> Entries:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -103,6 +105,26 @@ def test_limits_cut_a_ranking_and_say_why(
 )
 def test_by_words_alone_a_tool_needs_a_word_of_the_query(limits: Limits, shown: list[int]) -> None:
     assert ranking(dense=False).cut(limits).shown == shown
+
+
+class Explaining(SemanticRanker):
+    """Notes for which candidates a reason was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    def reason(self, features: CandidateFeatures, scores: Scores, position: int) -> str:
+        """As the meaning ranker's."""
+        self.asked.append(position)
+        return super().reason(features, scores, position)
+
+
+def test_reasons_are_computed_where_they_are_read() -> None:
+    ranker = Explaining()
+    found = replace(ranking(), ranker=ranker).select(Limits(), explain=True)
+    assert [len(found.matches), len(found.ranking), ranker.asked] == [3, 4, []]
+    assert found.matches[1].reason.startswith("Meaning 0.70")
+    assert ranker.asked == [2]
 
 
 def test_where_words_decide_beside_vectors_a_tool_needs_one_too() -> None:
