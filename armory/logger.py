@@ -20,7 +20,7 @@ LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 """As in the standard library."""
 
 
-OFTEN_LINES, OFTEN_S = 20, 60.0
+LIMITED_LINES, LIMITED_S = 20, 60.0
 """So many lines in so many seconds of an event that anybody can make happen."""
 
 
@@ -33,8 +33,8 @@ class _First:
         self.lock = threading.RLock()
 
 
-class Often:
-    """How often an event was logged since a time, and how often it was left out.
+class LineLimit:
+    """The rate of one event's lines: how many were logged lately, and how many left out.
 
     Args:
         clock: seconds, monotonic.
@@ -49,9 +49,9 @@ class Often:
     def left_out_before(self) -> int | None:
         """How many lines were left out before this one; None: this one is as well."""
         now = self._clock()
-        if now - self._since >= OFTEN_S:
+        if now - self._since >= LIMITED_S:
             self._since, self._lines = now, 0
-        if self._lines == OFTEN_LINES:
+        if self._lines == LIMITED_LINES:
             self._left_out += 1
             return None
         self._lines += 1
@@ -60,7 +60,7 @@ class Often:
 
 
 _first = _First()
-_often: dict[str, Often] = {}
+_limits: dict[str, LineLimit] = {}
 
 
 def before_first(action: Callable[[], None] | None, least: int = 0) -> None:
@@ -71,7 +71,7 @@ def before_first(action: Callable[[], None] | None, least: int = 0) -> None:
         least: level below which no event counts as one, now and afterwards.
     """
     _first.action, _first.least = action, least
-    _often.clear()
+    _limits.clear()
 
 
 def set_up() -> None:
@@ -116,11 +116,13 @@ class Logger:
         """As `error`, with the exception that is being handled."""
         self._log("error", event, {"exc_info": True, **fields})
 
-    def often(self, level: Literal["info", "warning", "error"], event: str, **fields: Any) -> None:
-        """As the method of that name, of what any request can make happen: of so many lines that
-        they would fill the disk some are left out, and the next one says how many.
+    def rate_limited(
+        self, level: Literal["info", "warning", "error"], event: str, **fields: Any
+    ) -> None:
+        """As the method called `level`, for events that any request can cause: beyond
+        `LIMITED_LINES` a minute lines are left out, and the next one says how many.
         """
-        before = _often.setdefault(event, Often()).left_out_before()
+        before = _limits.setdefault(event, LineLimit()).left_out_before()
         if before is not None:
             self._log(level, event, {**fields, "left_out": before} if before else fields)
 

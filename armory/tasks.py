@@ -193,7 +193,7 @@ class Flight(Generic[_T]):
 
     def _landed(self, task: asyncio.Task[_T]) -> None:
         self._task = None
-        seen(task)
+        retrieve_failure(task)
 
 
 class InTurn:
@@ -213,7 +213,7 @@ class InTurn:
     async def do(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         """Wait for the pieces before this one, run `work`, and return its result."""
         task = self._tasks.start(self._next(work), self._name)
-        task.add_done_callback(seen)
+        task.add_done_callback(retrieve_failure)
         return await asyncio.shield(task)
 
     async def stop(self) -> None:
@@ -250,10 +250,10 @@ class Flights(Generic[_T]):
     def _landed(self, key: str, task: asyncio.Task[_T]) -> None:
         if self._tasks.get(key) is task:
             del self._tasks[key]
-        seen(task)
+        retrieve_failure(task)
 
 
-def seen(task: asyncio.Task[Any]) -> None:
+def retrieve_failure(task: asyncio.Task[Any]) -> None:
     """Fetch the task's exception, so that asyncio does not log it when all who waited were
     cancelled.
     """
@@ -263,7 +263,7 @@ def seen(task: asyncio.Task[Any]) -> None:
 
 def _tell_failure(task: asyncio.Task[Any]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
-        _log.often("error", "task_failed", task=task.get_name(), exc_info=error)
+        _log.rate_limited("error", "task_failed", task=task.get_name(), exc_info=error)
 
 
 def being_cancelled() -> bool:
@@ -305,7 +305,7 @@ class Pauses:
         return pause_s
 
     def done(self, *, news: bool) -> None:
-        """It was done.
+        """Record that the repeated work was done, from which the next pause counts.
 
         Args:
             news: whether it was worth it.

@@ -21,7 +21,9 @@ _SETTLED_S = 30.0
 
 
 class Searchable(Protocol):
-    """Something that makes tools searchable (`retrieval.retriever.Retriever`)."""
+    """Something that makes tools searchable: `retrieval.retriever.Retriever`, and whatever stands
+    before it.
+    """
 
     async def index(
         self, tools: Sequence[ToolRecord], outdated: Callable[[], bool] | None = None

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from armory.domain.query import VisibleSet
 from armory.errors import InvalidRequest
-from armory.retrieval.library.arguments import whole
+from armory.retrieval.library.arguments import tool_count
 from armory.retrieval.library.toolbox import shown
 
 _DIGEST = re.compile(r"[0-9a-f]{32}")
@@ -35,7 +35,7 @@ def check_run(question: Any, top_k: Any, visible: Any) -> int:
             f"visible is {shown(visible)}, expected a VisibleSet, or None for every tool",
             parameter="visible",
         )
-    return whole("top_k", top_k)
+    return tool_count("top_k", top_k)
 
 
 def digests_of(rejected: Any) -> frozenset[str]:

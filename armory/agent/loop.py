@@ -268,7 +268,7 @@ class RetrievalAgent:
             except TimeoutError:
                 failures.append("the search took longer than the run may")
         if failures and not found:
-            _log.often("warning", "agent_search_failed", search=name, failures=failures)
+            _log.rate_limited("warning", "agent_search_failed", search=name, failures=failures)
             other = next(search for search in SEARCHES if search != name)
             return f"{name} failed: {'; '.join(failures)}. Try {other}.", {"failed": True}
         run.observations += 1
@@ -308,7 +308,7 @@ class RetrievalAgent:
             completion_tokens=run.completion_tokens,
             took_ms=round(run.elapsed_s * 1000, 3),
         )
-        _log.often(
+        _log.rate_limited(
             "info",
             "agent_finished",
             stopped=stop,

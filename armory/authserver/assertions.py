@@ -97,7 +97,7 @@ class Assertions:
             further = self._further(claims)
         except jwt.PyJWTError as error:
             why = reason(error)
-            _log.often("info", "id_jag_refused", reason=why, issuer=issuer.name)
+            _log.rate_limited("info", "id_jag_refused", reason=why, issuer=issuer.name)
             raise _refused(f"it is no ID-JAG that holds now ({why})") from None
         except AuthenticationFailed as error:
             raise _refused(error.message) from None

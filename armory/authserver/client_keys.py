@@ -73,7 +73,7 @@ class ClientKeys:
             until = expiry_of(claims) + self._leeway_s
         except (jwt.PyJWTError, AuthenticationFailed) as error:
             why = type(error).__name__
-            _log.often("info", "client_assertion_refused", reason=why, client=client.id)
+            _log.rate_limited("info", "client_assertion_refused", reason=why, client=client.id)
             raise _refused(f"it does not hold now ({why})") from None
         except BackendError as error:
             raise _refused(f"the client's keys cannot be had: {error.message}") from None
@@ -127,7 +127,7 @@ class ClientKeys:
         try:
             answer = await exchange("GET", keys, {"Accept": "application/json"}, route=self._route)
         except NoAnswer as error:
-            _log.often("info", "client_keys_not_had", reason=error.why)
+            _log.rate_limited("info", "client_keys_not_had", reason=error.why)
             raise BackendError(str(error)) from None
         if answer.status != 200:
             raise BackendError(f"{keys} answered HTTP {answer.status}")

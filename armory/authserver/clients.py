@@ -163,7 +163,7 @@ class Registrations:
         digest = hashlib.sha256(client_id.encode()).digest()
         return encoded(self._seal.seal(digest, _SECRET))
 
-    def known(self, client_id: str) -> Client | None:
+    def find(self, client_id: str) -> Client | None:
         """The client with an id; None: it was not registered, or is not allowed any more."""
         by_hand = self._by_hand.get(client_id)
         if by_hand is not None:

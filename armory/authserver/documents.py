@@ -104,7 +104,7 @@ class Documents:
                 raise NoAnswer(f"{url} answered HTTP {answer.status}")
             client = self._latest[url] = self._read(url, place, answer)
         except NoAnswer as error:
-            _log.often("info", "client_document_not_had", reason=error.why)
+            _log.rate_limited("info", "client_document_not_had", reason=error.why)
             latest = self._latest.get(url)
             if latest is not None:  # its host is down, which logs nobody out
                 return latest, now + _REFUSED_S

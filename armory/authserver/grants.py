@@ -220,7 +220,7 @@ class Grants:
 
     async def _reused(self, handle: Handle) -> OAuthError:
         """End a grant of which a code or refresh token came twice: one of the two was stolen."""
-        _log.often("warning", "grant_ended", reason="used twice", step=handle.step)
+        _log.rate_limited("warning", "grant_ended", reason="used twice", step=handle.step)
         await self._store.end(handle.grant)
         return InvalidGrant("it was used before; all tokens of this login have ended")
 

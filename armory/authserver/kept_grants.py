@@ -140,11 +140,11 @@ class KeptGrants:
             login, identity = await self._provider.refreshed(grant.login, grant.identity)
         except (NoToken, BackendError) as error:
             if self._provider.is_over(grant.login, error):
-                _log.often("info", "grant_ended", reason=error.message)
+                _log.rate_limited("info", "grant_ended", reason=error.message)
                 await self._store.end(id)
                 raise InvalidGrant("the provider does not let this person in any more") from None
             await self._store.take_back(id, step, None, KEPT_S)
-            _log.often("warning", "grant_not_renewed", reason=error.message)
+            _log.rate_limited("warning", "grant_not_renewed", reason=error.message)
             raise OAuthError(
                 "temporarily_unavailable", "the provider cannot be asked; try again", 503
             ) from None

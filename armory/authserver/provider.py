@@ -72,8 +72,8 @@ class Provider(GatewayLogin):
         if settings.issuer:
             self._issuer = Issuer(settings.issuer, leeway_s=settings.clock_skew_s)
 
-    async def found(self, url: URL, challenge: Challenge) -> AuthServerMetadata:
-        """As `CodeFlow.found`: as configured, for no resource."""
+    async def discover_server(self, url: URL, challenge: Challenge) -> AuthServerMetadata:
+        """As `CodeFlow.discover_server`: as configured, for no resource."""
         settings = self._settings
         if not settings.issuer:
             methods = ("client_secret_post",)
@@ -85,14 +85,6 @@ class Provider(GatewayLogin):
             return usable_metadata(server, URL(settings.issuer), settings.issuer, None)
         except Undiscovered as error:
             raise self.failed(str(error)) from None
-
-    async def begin_here(self, redirect_uri: str) -> BegunLogin:
-        """Begin to log somebody in.
-
-        Raises:
-            NoToken: it cannot be found out where.
-        """
-        return await self.begin(URL(self.issuer), Challenge(), redirect_uri)
 
     async def logged_in(self, begun: BegunLogin, back: Mapping[str, str]) -> tuple[Login, Identity]:
         """(tokens, identity) of a person who came back with these parameters.
@@ -135,7 +127,7 @@ class Provider(GatewayLogin):
         except TokenRefused:
             raise
         except (AuthenticationFailed, BackendError, NoToken) as error:
-            _log.often("warning", "id_token_not_renewed", reason=error.message)
+            _log.rate_limited("warning", "id_token_not_renewed", reason=error.message)
             return login, identity
         if login.id_token and id_token:
             login = msgspec.structs.replace(login, id_token=id_token)
@@ -191,7 +183,7 @@ class Provider(GatewayLogin):
             claims = await issuer.claims(id_token)
         except jwt.PyJWTError as error:
             why = reason(error)
-            _log.often("info", "id_token_refused", reason=why, issuer=issuer.name)
+            _log.rate_limited("info", "id_token_refused", reason=why, issuer=issuer.name)
             raise AuthenticationFailed(f"the provider's ID token is not valid: {why}") from None
         if client_id not in audience_of(claims):
             raise AuthenticationFailed("the provider's ID token is for another client")

@@ -61,7 +61,7 @@ class AuthorizationServer:
         """
         if is_document(id):
             return await self._documents.client(id, asker)
-        known = self.registrations.known(id) if len(id) <= _MAX_ID else None
+        known = self.registrations.find(id) if len(id) <= _MAX_ID else None
         if known is None:
             raise UnusableClient(
                 "this client_id is not known here, or its redirect_uris are not allowed any more; "

@@ -166,7 +166,7 @@ class Waiting:
         self._task = progress.add_task(text, total=None) if progress is not None else None
 
     def counting(self, text: str) -> Callable[[int, int], None]:
-        """What to call with (done, total) of a phase.
+        """Begin to count within the phase; returns what is called with (done, total).
 
         Args:
             text: what is done and counted, in the plural: `embedding texts`.

@@ -56,7 +56,7 @@ class Loaded:
 
     @property
     def project_id(self) -> str:
-        """The same, as a name for what is kept for it alone."""
+        """A name made of `project`, for files that are kept for it alone."""
         return _id(self.project)
 
     def place_in(self, folder: File, suffix: str = "") -> File:

@@ -97,7 +97,7 @@ def load_tools(path: Path | str) -> list[ToolRecord]:
 
 
 def among(dataset: Dataset, folder: Path | str, count: int | None = None) -> Dataset:
-    """The same queries with more tools: those of another catalog are added.
+    """A data set with the tools of another catalog added; its queries stay.
 
     Tools with the same text as a wanted one would count as wrong, and are left out.
 

@@ -56,7 +56,7 @@ class QueryAttribution:
             _KEPT_BYTES, follows_s, clock, getsizeof=_size
         )
 
-    def asked(
+    def record_query(
         self,
         principal: Principal,
         texts: tuple[str, ...],

@@ -71,8 +71,8 @@ class ClientNews:
         Otherwise it is dropped silently: notifications have no answer.
         """
         server, view = context.endpoint.name, context.view
-        may_use = view.may_use(context.principal, context.endpoint, server)
-        if not may_use or not view.sees_whole(context):
+        may_use = view.servers.may_use(context.principal, context.endpoint, server)
+        if not may_use or not view.servers.sees_whole(context):
             return
         try:
             await self._limiter.take(context.principal)

@@ -23,7 +23,7 @@ class RequestContext(ClientRequest, frozen=True, kw_only=True, eq=False):
     view: View
 
     def with_client(self, client: ClientChannel) -> RequestContext:
-        """The same request with another channel to its client."""
+        """A copy of the request with another channel to its client."""
         return msgspec.structs.replace(self, client=client)
 
 

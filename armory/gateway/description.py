@@ -50,7 +50,7 @@ class Description:
         modern, transparent = context.era == "modern", context.endpoint.transparent
         merged: dict[str, Any] = {}
         extensions: dict[str, Any] = {}
-        servers = view.servers_told(context)
+        servers = view.servers.known_to(context)
         for lists in servers.values():
             _merge_primitives(merged, lists)
             if not modern:
@@ -93,7 +93,7 @@ class Description:
         """The instructions of the endpoint; the upstream's own text on a transparent one."""
         view = context.view
         if context.endpoint.transparent:
-            servers = view.servers(context.endpoint)
+            servers = view.servers.at(context.endpoint)
             return "".join(lists.instructions for lists in servers.values())
         visible = view.visible(context)
         searching = self._filters(view.settings) and self._lacks_some(context)
@@ -139,7 +139,7 @@ class Description:
             "extensions": self._extension(view),
         }
         if principal is not None:
-            shown, sets = view.servers_for(principal), view.sets_for(principal)
+            shown, sets = view.servers.seen_by(principal), view.sets_for(principal)
             document["servers"] = {key: f"{base}/mcp/{key}" for key in shown}
             document["sets"] = {key: f"{base}/mcp/set/{key}" for key in sets}
         return document

@@ -141,7 +141,7 @@ class Gateway:
             pool,
             services.tasks,
             self._may_use,
-            lambda subscription: self._view_of(subscription).sees_whole(subscription),
+            lambda subscription: self._view_of(subscription).servers.sees_whole(subscription),
             self._may_read,
             self._may_know,
             services.on_dropped,
@@ -266,7 +266,7 @@ class Gateway:
     def _may_use(self, subscription: Subscription, server: str) -> bool:
         """Whether a client sees anything of a server at its endpoint now."""
         principal, endpoint = subscription.principal, subscription.endpoint
-        return self._view_of(subscription).may_use(principal, endpoint, server)
+        return self._view_of(subscription).servers.may_use(principal, endpoint, server)
 
     def _may_read(self, principal: Principal, server: str, uri: str) -> bool:
         return self._view.policy.allows_uri(principal, server, uri)

@@ -114,7 +114,9 @@ class Outcomes:
         """
         if self._attribution is not None:
             matches = (match.tool.name for match in selection.matches)
-            self._attribution.asked(context.principal, query.texts, matches, context.session_id)
+            self._attribution.record_query(
+                context.principal, query.texts, matches, context.session_id
+            )
         top_score, degraded = selection.top_score, selection.degraded
         self._tell(context, query, names, size_bytes, started, top_score, degraded)
 

@@ -96,7 +96,7 @@ class Primitives:
                 context, server, "completion/complete", sent, safe_to_retry=True
             )
             return await values_seen(context, server, uri, params, _completed(context, reply))
-        elif context.endpoint.transparent and context.view.sees_whole(context):
+        elif context.endpoint.transparent and context.view.servers.sees_whole(context):
             return await self.pass_on("completion/complete", context, params)
         else:
             raise RpcError(
@@ -128,7 +128,7 @@ class Primitives:
             RpcError: it does (-32601); as of `pass_on`.
             UpstreamUnavailable: the upstream cannot answer.
         """
-        if method != "tasks/list" and not context.view.sees_whole(context):
+        if method != "tasks/list" and not context.view.servers.sees_whole(context):
             raise method_not_found(method)
         return await self.pass_on(method, context, params)
 
@@ -142,7 +142,9 @@ class Primitives:
             UpstreamUnavailable: the upstream cannot answer.
         """
         endpoint, view = context.endpoint, context.view
-        if not endpoint.transparent or not view.may_use(context.principal, endpoint, endpoint.name):
+        if not endpoint.transparent or not view.servers.may_use(
+            context.principal, endpoint, endpoint.name
+        ):
             raise method_not_found(method)
         about_tasks = method.startswith("tasks/")
         of_one = about_tasks and "taskId" in params

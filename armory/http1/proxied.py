@@ -63,7 +63,7 @@ class Proxied:
         Raises:
             NoConnection: none could be made in time.
             TimeoutError: the deadline passed.
-            aiohttp.ClientError, OSError: no usable answer came, see `why`.
+            aiohttp.ClientError, OSError: no usable answer came, see `failure_text`.
             ValueError: a header holds a line break.
         """
         import aiohttp
@@ -124,7 +124,7 @@ class Proxied:
         return known
 
 
-def why(error: Exception, where: str) -> str:
+def failure_text(error: Exception, where: str) -> str:
     """The message for an aiohttp error, or any other, without a proxy's credentials.
 
     Args:

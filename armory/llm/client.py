@@ -269,7 +269,7 @@ class ChatClient:
         raise ChatMalformed(f"{self.base_url} answered with an empty text")
 
     def _failure(self, error: Exception) -> ChatError:
-        _log.often("warning", "chat_failed", model=self.model, kind=type(error).__name__)
+        _log.rate_limited("warning", "chat_failed", model=self.model, kind=type(error).__name__)
         return chat_error(error, self._endpoint)
 
 

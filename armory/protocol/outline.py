@@ -74,7 +74,7 @@ def condensed(data: bytes | bytearray) -> Condensed | None:
 
 
 def condensing(data: bytes | bytearray) -> Generator[None, None, Condensed | None]:
-    """The same in steps of at most `PIECE_BYTES` of a long string."""
+    """As `condensed`, in steps of at most `PIECE_BYTES` of a long string."""
     find = data.find
     parts: list[memoryview] = []
     cuts: list[tuple[int, int]] = []
@@ -159,7 +159,7 @@ def outlined(result: Raw) -> bytes:
 
 
 def outlining(result: Raw) -> Generator[None, None, bytes]:
-    """The same of a large result, in steps."""
+    """As `outlined`, of a large result, in steps."""
     view = memoryview(result)
     short = condensed(bytes(view)) if len(view) <= _COPIED_BYTES else None
     if short is not None and len(short.text) < LARGE_BYTES:

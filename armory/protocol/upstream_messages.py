@@ -147,7 +147,7 @@ def _one_line_in_steps(data: bytes | bytearray) -> Generator[None, None, bool]:
 
 
 def _without_line_ends(data: bytes | bytearray) -> bytes | bytearray:
-    """The same; in what was read as JSON they stand between values alone."""
+    """Valid JSON with blanks for its line ends, which stand between values alone."""
     return data.replace(b"\n", b" ").replace(b"\r", b" ")
 
 
@@ -209,7 +209,7 @@ def _unreadable(data: bytes | bytearray, why: Exception) -> UnreadableMessage:
 
 
 def _text(data: bytes | bytearray) -> Generator[None, None, bytes]:
-    """The same, what is no UTF-8 replaced."""
+    """The data as UTF-8, with U+FFFD for what is none."""
     if data.isascii():
         return bytes(data)
     decode, parts = getincrementaldecoder("utf-8")("replace").decode, list[bytes]()

@@ -1,9 +1,9 @@
 """The retriever: indexes tools, then answers queries within a visible set.
 
-Owns: the main path of a search, and the snapshot that is served. `search.scope` prepares a query,
-`search.candidates` finds its candidates, the ranker scores them, `ranking.answer` cuts the result,
-`search.recovery` indexes again after a loss. Never imports policy, upstreams, a concrete embedder,
-index or ranker.
+Owns: the main path of a search. `indexing.served` has the snapshot that is searched, `search.scope`
+prepares a query, `search.candidates` finds its candidates, the ranker scores them, `ranking.answer`
+cuts the result, `search.recovery` indexes again after a loss. Never imports policy, upstreams, a
+concrete embedder, index or ranker.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from armory.domain.query import Query, VisibleSet
 from armory.domain.results import Selection, lacking
 from armory.domain.tool import ToolRecord
 from armory.errors import BackendError, InvalidRequest
-from armory.logger import Logger
 from armory.retrieval.embedders.cache import CachedEmbedder
 from armory.retrieval.features import CandidateFeatures
-from armory.retrieval.indexing.indexer import Indexer, Indexing, IndexReport, Superseded
+from armory.retrieval.indexing.indexer import Indexer, Indexing, IndexReport
+from armory.retrieval.indexing.served import ServedTools
 from armory.retrieval.languages.english import takes_long
 from armory.retrieval.lexical.known_words import KnownWords
 from armory.retrieval.options import Limits
@@ -43,7 +43,6 @@ from armory.retrieval.settings import RetrieverSettings
 from armory.retrieval.snapshot import Snapshot
 from armory.threads import SWITCH_INTERVAL
 
-_log = Logger(__name__)
 _LEXICAL = "lexical"
 """The ranker that stands in for one that needs vectors while there are none."""
 _PERSONAL = "multi_factor"
@@ -85,25 +84,22 @@ class Retriever:
         self._rankers = dict(rankers)
         self._threads = SearchThreads()
         self._queue = SearchQueue(self.settings.searches, self.settings.searches_per_caller)
+        self._indexer = Indexer(embedder, index, indexing)
+        self._served = ServedTools(self._indexer, self._swapped)
         self._recovery = Recovery(self._index_again, index)
         self._dense = DenseSide(
             cached,
             self.settings.dense_timeout_s,
             self.settings.candidates,
-            lambda: None if self._snapshot is None else self._snapshot.view,
+            lambda: None if (now := self._served.snapshot) is None else now.view,
             self._recovery.begin,
         )
         experience = experience or Experience()
         self._candidates = CandidateSearch(self._dense, experience, self._threads)
         self._usage = experience.usage
-        self._indexer = Indexer(embedder, index, indexing)
         self._reorder = Reorder(reranker, self._indexer.document)
-        self._snapshot: Snapshot | None = None
         self._visible = VisibleRows(self._threads)
         self._tokens = TokenCounts()
-        self._problem = ""
-        self._lock = asyncio.Lock()
-        self._tools: Sequence[ToolRecord] = ()
 
     async def __aenter__(self) -> Retriever:
         return self
@@ -142,7 +138,8 @@ class Retriever:
     @property
     def tools(self) -> Sequence[ToolRecord]:
         """The tools that are searched now."""
-        return self._snapshot.records if self._snapshot is not None else ()
+        snapshot = self._served.snapshot
+        return () if snapshot is None else snapshot.records
 
     def examples(self, tool: ToolRecord) -> tuple[str, ...]:
         """The queries that a model generated for an indexed tool."""
@@ -151,7 +148,7 @@ class Retriever:
     @property
     def degraded(self) -> str | None:
         """Why searching is degraded now, or None."""
-        return self._problem or self._dense.problem or None
+        return self._served.problem or self._dense.problem or None
 
     @property
     def store_there(self) -> bool | None:
@@ -226,11 +223,11 @@ class Retriever:
         ranker = self._ranker(query.ranker or self.settings.ranker)
         if query.hour is None and self.settings.rank.context_boosts:
             query = replace(query, hour=time.localtime().tm_hour)
-        snapshot = self._snapshot
+        snapshot = self._served.snapshot
         if snapshot is None:
             return Ranking.empty(ranker, "nothing is indexed yet")
         scope = await self._scope(query, snapshot, await self._visible.rows(snapshot, visible))
-        awaited = self._awaited(scope, visible)
+        awaited = self._served.awaited(None if visible is None else len(visible), scope.size)
         if not scope.size:
             return Ranking.empty(ranker, lacking(self.degraded, awaited))
         findings = await self._candidates.find(scope)
@@ -252,16 +249,6 @@ class Retriever:
         )
         order = await self._reorder.order(scope, features, scores, self.settings.diversity)
         return Ranking(features, scores, order, ranker, self._tokens, lacking(lost, awaited))
-
-    def _awaited(self, scope: Scope, visible: VisibleSet | None) -> str | None:
-        """A message that some of the tools cannot be found yet, or None."""
-        if not self._lock.locked():
-            return None
-        every = len(self._tools if visible is None else visible)
-        if every <= scope.size:
-            return None
-        awaited = every - scope.size
-        return f"incomplete: {awaited:,} of {every:,} tools are still being indexed"
 
     async def _scope(self, query: Query, snapshot: Snapshot, rows: IntArray | None) -> Scope:
         """Prepare the query; slow parts run off the event loop."""
@@ -295,7 +282,7 @@ class Retriever:
         """
         if self._embedder is None:
             raise BackendError("this retriever has no embedder")
-        if (snapshot := self._snapshot) is not None:
+        if (snapshot := self._served.snapshot) is not None:
             words = KnownWords(snapshot.postings)
             put = partial(prepared, words=words, into_english=self._into_english)
             texts = await asyncio.to_thread(lambda: [put(text) for text in texts])
@@ -321,39 +308,21 @@ class Retriever:
             outdated: asked now and then whether to give up: other tools are indexed next; None:
                 never. What is served then goes on being served.
         """
-        self._tools = tools
         self._dense.watch.start()
-        async with self._lock:
-            first = self._snapshot is None
-            try:
-                snapshot, report = await self._indexer.run(
-                    tools, self._publish, first=first, outdated=outdated
-                )
-            except Superseded:
-                _log.info("indexing_given_up", tools=len(tools))
-                return IndexReport(len(tools), given_up=True)
-            problem = report.problem
-            if report.missing and not problem:
-                problem = f"{report.missing} tools have no vectors"
-            self._publish(snapshot, problem)
-        if report.embedded and not problem:
-            self._dense.succeeded()
-        _log.info(
-            "tools_indexed", tools=report.tools, embedded=report.embedded, cached=report.cached,
-            missing=report.missing,
-        )  # fmt: skip
-        if problem:
+        report = await self._served.index(tools, outdated)
+        if report.given_up:
+            return report
+        if self._served.problem:
             self._recovery.begin()
+        elif report.embedded:
+            self._dense.succeeded()
         return report
 
-    def _publish(self, snapshot: Snapshot, problem: str) -> None:
-        self._snapshot = snapshot
+    def _swapped(self, snapshot: Snapshot) -> None:
         self._visible.swapped(snapshot)
         self._tokens = TokenCounts()
-        self._problem = problem and (
-            f"lexical only: {problem}" if snapshot.view is None else f"incomplete: {problem}"
-        )
 
     async def _index_again(self) -> bool:
-        await self.index(self._tools)
-        return not self._problem
+        """Index the same tools once more; returns whether nothing is lost."""
+        await self.index(self._served.wanted)
+        return not self._served.problem

@@ -91,7 +91,7 @@ def rest_services(
         base_path=base_path(config),
         variant=configured,
         indexed=runtime.indexing.settled if runtime.indexing else None,
-        asked=runtime.attribution.asked if runtime.attribution else None,
+        record_query=runtime.attribution.record_query if runtime.attribution else None,
         take=runtime.limits.take,
         searching=runtime.limits.searching,
         answered=runtime.figures.metrics.answered,

@@ -35,13 +35,13 @@ def user_of(claims: Mapping[str, Any], claim: str) -> str:
     """
     user = claims.get(claim)
     if not isinstance(user, str) or not 1 <= len(user) <= _MAX_USER_CHARS:
-        _log.often("info", "jwt_refused", reason=f"no user in the claim {claim!r}")
+        _log.rate_limited("info", "jwt_refused", reason=f"no user in the claim {claim!r}")
         raise AuthenticationFailed(REFUSED)
     if not user.isprintable() or user != user.strip() or user.startswith(_CREDENTIALS):
-        _log.often("info", "jwt_refused", reason=f"no user in the claim {claim!r}")
+        _log.rate_limited("info", "jwt_refused", reason=f"no user in the claim {claim!r}")
         raise AuthenticationFailed(REFUSED)
     if is_unverified(claims, claim):
-        _log.often("info", "jwt_refused", reason=UNVERIFIED)
+        _log.rate_limited("info", "jwt_refused", reason=UNVERIFIED)
         raise AuthenticationFailed(REFUSED)
     return user
 
@@ -64,7 +64,9 @@ def check_own(user: str, others: Iterable[str]) -> None:
         AuthenticationFailed: it is.
     """
     if user.startswith(tuple(f"{other}|" for other in others)):
-        _log.often("info", "jwt_refused", reason="the user is called like one of another issuer")
+        _log.rate_limited(
+            "info", "jwt_refused", reason="the user is called like one of another issuer"
+        )
         raise AuthenticationFailed(REFUSED)
 
 
@@ -76,7 +78,7 @@ def scopes_of(claims: Mapping[str, Any], claim: str) -> frozenset[str]:
     """
     granted = claims.get(claim)
     if not granted and _is_elsewhere(claims, claim):
-        _log.often(
+        _log.rate_limited(
             "warning",
             "scopes_elsewhere",
             claim=claim,
@@ -118,5 +120,5 @@ def expiry_of(claims: Mapping[str, Any]) -> float:
     try:
         return float(claims["exp"])
     except (KeyError, TypeError, ValueError, OverflowError):
-        _log.often("info", "jwt_refused", reason="exp is no date")
+        _log.rate_limited("info", "jwt_refused", reason="exp is no date")
         raise AuthenticationFailed(REFUSED) from None

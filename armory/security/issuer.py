@@ -104,7 +104,7 @@ class Issuer:
             claims = await self.keys.checked(kid, algorithm, decode)
         except jwt.ImmatureSignatureError:
             early = _early_by(token)
-            _log.often(
+            _log.rate_limited(
                 "warning", "clocks_apart", issuer=self.name, ahead_s=early, allowed=self._leeway_s
             )
             raise jwt.ImmatureSignatureError(
@@ -135,7 +135,7 @@ class Issuer:
         try:
             found = await server_metadata(self.name, self._object)
         except (Undiscovered, BackendError) as error:
-            _log.often("warning", "issuer_not_asked", issuer=self.name, error=str(error))
+            _log.rate_limited("warning", "issuer_not_asked", issuer=self.name, error=str(error))
             if self._metadata is None:
                 raise BackendError(f"the identity provider: {error}") from None
             return self._metadata

@@ -99,7 +99,7 @@ class JwtScheme:
         try:
             claims = await self._claims(credential)
         except jwt.PyJWTError as error:
-            _log.often("info", "jwt_refused", reason=type(error).__name__)
+            _log.rate_limited("info", "jwt_refused", reason=type(error).__name__)
             raise AuthenticationFailed(REFUSED) from None
         principal = self._principal(claims)
         until = self._clock() + min(_CHECKED_S, expiry_of(claims) - time.time())

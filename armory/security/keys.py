@@ -182,7 +182,7 @@ class KeySet:
             self._failure = error.message
             if not self._keys:
                 raise
-            _log.often("warning", "jwks_not_refreshed", error=error.message)
+            _log.rate_limited("warning", "jwks_not_refreshed", error=error.message)
             return
         if _told(keys) != _told(self._keys):
             self.generation += 1
@@ -202,12 +202,12 @@ class KeySet:
                 continue
             said = {name: entry[name] for name in _PUBLIC if name in entry}
             if _is_huge(said):
-                _log.often("warning", "jwk_left_out", error="it is too large")
+                _log.rate_limited("warning", "jwk_left_out", error="it is too large")
                 continue
             try:
                 keys[str(entry.get("kid", ""))] = _Key(jwt.PyJWK(said), said)
             except Exception as error:  # noqa: BLE001 whatever is wrong with it, others hold
-                _log.often("warning", "jwk_left_out", error=type(error).__name__)
+                _log.rate_limited("warning", "jwk_left_out", error=type(error).__name__)
         return keys
 
 

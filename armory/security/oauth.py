@@ -105,7 +105,9 @@ class OAuthScheme:
         try:
             return await issuer.claims(token)
         except jwt.PyJWTError as error:
-            _log.often("info", "access_token_refused", reason=reason(error), issuer=issuer.name)
+            _log.rate_limited(
+                "info", "access_token_refused", reason=reason(error), issuer=issuer.name
+            )
             raise AuthenticationFailed(REFUSED) from None
 
     async def _introspected(self, token: str, digest: bytes) -> Principal:
@@ -115,13 +117,13 @@ class OAuthScheme:
         said = await first.introspect(token, settings)
         named = text(said.get("iss")) if said is not None else ""
         if said is None or (named and not same_issuer(named, first.name)):
-            _log.often(
+            _log.rate_limited(
                 "info", "access_token_refused", reason="not active" if said is None else "issuer"
             )
             self._checked[digest] = (None, time.monotonic() + _REFUSED_S, self._generation)
             raise AuthenticationFailed(REFUSED)
         if isinstance(said.get("cnf"), Mapping):  # bound to a key that a bearer does not show
-            _log.often("info", "access_token_refused", reason="cnf", issuer=first.name)
+            _log.rate_limited("info", "access_token_refused", reason="cnf", issuer=first.name)
             raise AuthenticationFailed(REFUSED)
         now = time.time()
         told = {name: value for name, value in said.items() if value is not None}
@@ -138,7 +140,9 @@ class OAuthScheme:
     def _principal(self, issuer: Issuer, claims: Mapping[str, Any], token: str) -> Principal:
         audience = frozenset(map(resource_id, audience_of(claims)))
         if not audience:
-            _log.often("info", "access_token_refused", reason="no audience", issuer=issuer.name)
+            _log.rate_limited(
+                "info", "access_token_refused", reason="no audience", issuer=issuer.name
+            )
             raise AuthenticationFailed(REFUSED)
         subject, user = self._names(issuer, claims)
         scopes = self._with_implied(scopes_of(claims, self._settings.scopes_claim))

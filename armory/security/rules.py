@@ -140,7 +140,7 @@ class Rules:
         return known
 
     def decide(self, applicable: Applicable, name: str) -> bool:
-        """The same of rules that apply, found out anew."""
+        """Whether these rules allow a name or URI; not cached."""
         said = self._said(applicable)
         return not said.deny.match(name) and said.allow.match(name)
 

@@ -15,7 +15,7 @@ from sqlalchemy import Executable
 from sqlalchemy.engine import Connection, CursorResult, Engine, Transaction
 from sqlalchemy.util import greenlet_spawn
 
-from armory.tasks import seen, start
+from armory.tasks import retrieve_failure, start
 
 if TYPE_CHECKING:
     from sqlalchemy.sql.selectable import TypedReturnsRows
@@ -121,7 +121,7 @@ async def _to_its_end(work: Coroutine[Any, Any, _T]) -> _T:
             except asyncio.CancelledError as error:
                 cancelled = error
         if cancelled is not None:
-            seen(task)
+            retrieve_failure(task)
             raise cancelled
         return task.result()
     finally:

@@ -36,7 +36,9 @@ _TOLD_EVERY_S = 60.0
 MODULE = "opentelemetry.exporter.otlp.proto.http"
 
 
-def wanted(settings: OtelSettings, environ: Mapping[str, str] = os.environ) -> tuple[bool, bool]:
+def enabled_signals(
+    settings: OtelSettings, environ: Mapping[str, str] = os.environ
+) -> tuple[bool, bool]:
     """(spans, metrics): which of them are to be sent.
 
     Args:
@@ -66,7 +68,7 @@ def check(settings: OtelSettings, environ: Mapping[str, str] = os.environ) -> No
     Raises:
         ConfigError: the extra is missing, or the environment asks for what there is not.
     """
-    spans, metrics = wanted(settings, environ)
+    spans, metrics = enabled_signals(settings, environ)
     if not (spans or metrics):
         return
     if not installed():
@@ -106,7 +108,7 @@ async def opened_tracing(settings: OtelSettings, version: str) -> AsyncGenerator
         ConfigError: as `check`.
     """
     check(settings)
-    spans, metrics = wanted(settings)
+    spans, metrics = enabled_signals(settings)
     if not (spans or metrics):
         yield None
         return

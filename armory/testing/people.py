@@ -35,6 +35,12 @@ class World:
         self.home = home
         self.http = aiohttp.ClientSession()
 
+    @property
+    def client(self) -> dict[str, Any]:
+        """Who the gateway is at the provider: keys of `security.oauth`, its `proxy`, and `auth`."""
+        known = {"client_id": "armory", "client_secret": "armory-secret"}
+        return {"issuer": self.provider.issuer, **known}
+
     @asynccontextmanager
     async def gateway(
         self,

@@ -65,7 +65,20 @@ def postgres_folder() -> Path | None:
     return None
 
 
-class RedisServer:
+class _Server:
+    """One process, which may be started again once it was killed."""
+
+    _process: subprocess.Popen[bytes] | None = None
+
+    def kill(self) -> None:
+        """Kill it at once, like a crash."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+
+class RedisServer(_Server):
     """A `redis-server` without persistence.
 
     Args:
@@ -83,7 +96,6 @@ class RedisServer:
             raise RuntimeError("no redis-server; install it, e.g. apt-get install redis-server")
         self._binary = binary
         self.port = lasting_port()
-        self._process: subprocess.Popen[bytes] | None = None
         self.start()
 
     @property
@@ -99,13 +111,6 @@ class RedisServer:
             command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         wait_until(self._answers, "redis-server does not answer", _READY_S)
-
-    def kill(self) -> None:
-        """Kill it at once, like a crash."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
 
     def pause(self) -> None:
         """Stop it from answering without closing connections, like a hung machine."""
@@ -126,7 +131,7 @@ class RedisServer:
             return False
 
 
-class QdrantProcess:
+class QdrantProcess(_Server):
     """A `qdrant` that keeps its points over a restart, on ports that the system chooses.
 
     Args:
@@ -144,7 +149,6 @@ class QdrantProcess:
             raise RuntimeError("there is no qdrant on the PATH")
         self._binary, self._folder = found, folder
         self._ports = (lasting_port(), lasting_port())
-        self._process: subprocess.Popen[bytes] | None = None
         self.start()
 
     @property
@@ -172,13 +176,6 @@ class QdrantProcess:
         except BaseException:
             self.kill()
             raise
-
-    def kill(self) -> None:
-        """Kill it at once, like a crash."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
 
     def _answers(self) -> bool:
         try:

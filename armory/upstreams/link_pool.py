@@ -17,7 +17,7 @@ from armory.logger import Logger
 from armory.protocol.link import Owner
 from armory.protocol.session_events import Ended, Lost, Replaced, SessionEvent, SessionObserver
 from armory.protocol.versions import Era
-from armory.tasks import Tasks, being_cancelled
+from armory.tasks import Tasks, being_cancelled, retrieve_failure
 from armory.upstreams.clock import Clock
 from armory.upstreams.connecting.negotiate import Connector
 from armory.upstreams.connecting.opening import Opener
@@ -75,7 +75,7 @@ class LinkPool:
         self._opener = Opener(spec, connector, turns)
         self._on_gone = on_gone
         self._slots = LinkSlots()
-        self._watched = Watched(spec.key, self._link_of, clock)
+        self._watched = Watched(spec.key, self._link_of, self._slots.live_links, clock)
         self._releases = Releases()
         self._tasks = Tasks()
         self._closing = False
@@ -100,7 +100,7 @@ class LinkPool:
         if slot is None:
             self._make_room(key[0])
             declared = {} if modern else dict(capabilities)
-            whose = placing.counted(owner)
+            whose = placing.session_owner(owner)
             slot = LinkSlot(key[0], whose, declared, self._on_slot_event, legacy=legacy)
             slot.last_used = self._clock.now()
             self._slots.by_key[key] = slot
@@ -176,21 +176,13 @@ class LinkPool:
         if uris and not links:
             links, again = [await self._any_link(owner)], None
             key = self.placing.key(owner)  # how it is served is known now
-        self._watched.keep(key, uris)  # even if unsubscribing is refused: nobody wants it
-        for link in links:
-            await link.subscriptions.set_resources(uris)
-            if again is not None:
-                await link.subscriptions.subscribe_again(again)
-        self._watched.want(key, uris, links)
-        for link in self._slots.live_links(key):
-            if link not in links:  # it was opened meanwhile
-                await self._watched.tell(key, link)
+        await self._watched.watch(key, uris, links, again)
 
     def release(self, session_id: str) -> None:
         """Close the sessions that belong to one client session alone."""
         for key, slot in tuple(self._slots.by_key.items()):
             if slot.whose.session_id == session_id:
-                self._watched.want(slot.owner, frozenset())
+                self._watched.drop(slot.owner)
                 self._evict(key, slot)
 
     def reap(self, now: float) -> None:
@@ -353,5 +345,4 @@ class LinkPool:
 def _connected(slot: LinkSlot, ended: asyncio.Task[Any]) -> None:
     if slot.connecting is ended:
         slot.connecting = None
-    if not ended.cancelled():
-        ended.exception()  # retrieved, in case nobody waits any more
+    retrieve_failure(ended)  # perhaps nobody waits any more

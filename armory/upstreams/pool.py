@@ -165,7 +165,7 @@ class Pool:
         upstream = self._opened(server)
         upstream.set_caller(owner.principal)
         links = upstream.links
-        if not links.placing.settled(owner):
+        if not links.placing.is_certain(owner):
             await links.opened(owner, declared_by(owner))
 
     async def listen(self, server: str, owner: Owner, call: Call) -> Reply:

@@ -220,7 +220,7 @@ class UpstreamSpec:
         return any(_PRINCIPAL in text for text in texts)
 
     def filled_for(self, principal: Principal) -> UpstreamSpec:
-        """The same settings with `${principal}` filled in."""
+        """A copy of the settings with `${principal}` filled in."""
         if not self.templated:
             return self
         name = principal.file_safe

@@ -111,7 +111,7 @@ class UpstreamState:
         self._logged: set[str] = set()
 
     def ready(self, link: BaseLink, lists: ServerLists) -> None:
-        """It answered over `link`, with these lists."""
+        """Record that the upstream answered over `link`, with these lists."""
         if self.status.state != "ready":
             log.info(
                 "upstream_ready",
@@ -139,7 +139,7 @@ class UpstreamState:
         *,
         personal: bool = False,
     ) -> None:
-        """It cannot be called, at least not by the gateway itself.
+        """Record that the upstream cannot be called, at least not by the gateway itself.
 
         Args:
             error: why, naming the upstream.

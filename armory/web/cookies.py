@@ -13,7 +13,6 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -47,19 +46,24 @@ class Hosts(Protocol):
         ...
 
 
+def origin_of(hosts: Hosts, request: web.Request) -> str:
+    """`scheme://host` under which a request was sent, through trusted proxies."""
+    return hosts.origin_of(request.remote, request.scheme, request.headers)
+
+
 class SealedCookies:
     """Writes and reads sealed cookies.
 
     Args:
         seal: of their values.
         path: of the pages.
-        origin: `scheme://host` of a request.
+        hosts: know under which URL a request was sent.
     """
 
-    def __init__(self, seal: Seal, path: str, origin: Callable[[web.Request], str]) -> None:
+    def __init__(self, seal: Seal, path: str, hosts: Hosts) -> None:
         self._seal = seal
         self._path = path
-        self._origin = origin
+        self._hosts = hosts
 
     def read(self, request: web.Request, name: str, kind: type[_T]) -> _T | None:
         """The value of a cookie; None where there is none that was sealed here."""
@@ -96,7 +100,7 @@ class SealedCookies:
         """(name, path, secure) of a cookie. One with the prefix `__Host-` has no path, so its name
         says which gateway on that host it belongs to.
         """
-        if not self._origin(request).startswith("https://"):
+        if not origin_of(self._hosts, request).startswith("https://"):
             return name, self._path, False
         return f"__Host-{name}_{hashlib.sha256(self._path.encode()).hexdigest()[:8]}", "/", True
 

@@ -138,7 +138,7 @@ class Dispatcher:
 def failed(failure: Exception, request: ClientRequest, method: str) -> Reply:
     """The answer to a request that failed; an unexpected exception is logged."""
     if not isinstance(failure, ANSWERED):
-        _log.often(
+        _log.rate_limited(
             "error", "request_failed", method=method[:100], error=repr(failure), exc_info=failure
         )
     return Reply(error=error_object(failure), era=request.era)

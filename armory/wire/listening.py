@@ -215,7 +215,7 @@ async def _watch(
         else:
             uris.append(uri)
     if failed:
-        _log.often(
+        _log.rate_limited(
             "info", "resource_subscriptions_not_honoured", count=len(failed), first=failed[0]
         )
     return uris

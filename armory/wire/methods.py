@@ -18,7 +18,7 @@ from armory.gateway.gateway import Gateway, OwnLists
 from armory.gateway.lists.entries import list_entries
 from armory.protocol import codes
 from armory.protocol.errors import Malformed
-from armory.protocol.jsonrpc import BEGINNING_BYTES, NULL, Message, begun
+from armory.protocol.jsonrpc import BEGINNING_BYTES, NULL, Message, opening_message
 from armory.protocol.link import Reply
 from armory.protocol.methods import LISTEN
 from armory.protocol.rawjson import EMPTY_OBJECT
@@ -195,7 +195,7 @@ def refuse_large(message: Message) -> None:
 
 
 def refuse_begun(head: bytes, size: int) -> None:
-    """The same for a body of which only the beginning has arrived.
+    """As `refuse_large`, for a body of which only the beginning has arrived.
 
     Args:
         head: its first bytes.
@@ -204,7 +204,7 @@ def refuse_begun(head: bytes, size: int) -> None:
     Raises:
         Malformed: as above; what stands before the method and behind the parameters counts.
     """
-    if size > OWN_BYTES + BEGINNING_BYTES and (message := begun(head)) is not None:
+    if size > OWN_BYTES + BEGINNING_BYTES and (message := opening_message(head)) is not None:
         _refuse(message, size)
 
 

@@ -159,7 +159,7 @@ async def test_identity_is_stable_text(embedder: Embedder) -> None:
     assert embedder.identity == embedder.identity.strip()
 
 
-async def test_concurrent_calls(embedder: Embedder) -> None:
+async def test_calls_at_once_give_the_vectors_of_one_alone(embedder: Embedder) -> None:
     alone = await embedder.embed_queries(["alpha beta"])
     found = await asyncio.gather(*(embedder.embed_queries(["alpha beta"]) for _ in range(8)))
     for vectors in found:

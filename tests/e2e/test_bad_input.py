@@ -76,7 +76,7 @@ def test_an_answer_in_json_that_nobody_can_read_is_told_on_standard_error(
     assert "Exception ignored" not in done.stderr
 
 
-def test_broken_yaml(armory: Run, tmp_path: Path) -> None:
+def test_broken_yaml_is_told_with_its_line(armory: Run, tmp_path: Path) -> None:
     write(tmp_path, "upstreams: {time: {command: [}")
     failed(armory("serve"), 2, "broken YAML", "line 1")
 

@@ -21,7 +21,8 @@ from armory.testing.serving import listen
 from armory.testing.waiting import until
 from armory.web.app import Listening, make_app
 from armory.web.binding import bind
-from armory.web.connections.connection import AHEAD_BYTES, Connection
+from armory.web.connections.connection import Connection
+from armory.web.connections.receiving import AHEAD_BYTES
 from armory.web.cookies import SealedCookies
 from armory.web.settings import ListenSettings
 from armory.wire.http.host_checks import HostChecks
@@ -168,8 +169,7 @@ def test_of_very_many_proxies_the_last_are_looked_at() -> None:
 
 
 def test_of_very_many_cookies_some_are_looked_at() -> None:
-    origin = "http://a"
-    cookies = SealedCookies(Seal(["a-secret-of-some-length"]), "/connect", lambda _: origin)
+    cookies = SealedCookies(Seal(["a-secret-of-some-length"]), "/connect", HostChecks())
     response = cookies.write(_asked(""), web.Response(), "kept", 7, 60)
     sent = response.cookies["kept"].OutputString().partition(";")[0]
     assert cookies.read(_asked(f"a=b; {sent}; c=d"), "kept", int) == 7

@@ -243,7 +243,7 @@ def test_queries_of_sessions_that_may_lead_to_calls(
     for number in range(100):
         for turn in range(4):
             text = f"{number} {turn} {'x' * 7_000}"
-            attribution.asked(ANONYMOUS, (text,), ["a__b"], f"session {number}")
+            attribution.record_query(ANONYMOUS, (text,), ["a__b"], f"session {number}")
     assert kept() < 2 * room
     assert (attribution.led_to(ANONYMOUS, "a__b", "session 99") or "").startswith("99 3")
     assert attribution.led_to(ANONYMOUS, "a__b", "session 0") is None

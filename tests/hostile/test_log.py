@@ -16,7 +16,7 @@ import aiohttp
 import pytest
 
 from armory.config import load_text
-from armory.logger import OFTEN_LINES, OFTEN_S, Logger, Often
+from armory.logger import LIMITED_LINES, LIMITED_S, LineLimit, Logger
 from armory.observability.logging import configure_logging
 from armory.observability.settings import LogSettings
 from armory.runtime.opening import open_runtime
@@ -25,7 +25,7 @@ from armory.testing.upstreams.http import ScriptedUpstream
 from armory.testing.upstreams.script import Script
 
 pytestmark = pytest.mark.anyio
-MANY = 3 * OFTEN_LINES
+MANY = 3 * LIMITED_LINES
 TOKEN = "the-long-token-of-somebody"
 
 
@@ -73,22 +73,22 @@ async def send(url: str, token: str, params: Mapping[str, Any]) -> None:
 async def test_tokens_that_are_forged_without_end(url: str, log: io.StringIO) -> None:
     for number in range(MANY):
         await send(url, f"eyJhbGciOiJIUzI1NiJ9.e30.{number:x}", {})
-    assert len(lines(log, "jwt_refused")) == OFTEN_LINES
+    assert len(lines(log, "jwt_refused")) == LIMITED_LINES
 
 
 async def test_states_that_are_forged_without_end(url: str, log: io.StringIO) -> None:
     for number in range(MANY):
         await send(url, TOKEN, {"requestState": f"forged{number}", "inputResponses": {}})
-    assert len(lines(log, "request_state_refused")) == OFTEN_LINES
+    assert len(lines(log, "request_state_refused")) == LIMITED_LINES
 
 
 def test_what_was_left_out_is_told(log: io.StringIO) -> None:
     now = [0.0]
-    often = Often(lambda: now[0])
-    told = [often.left_out_before() for _ in range(MANY)]
-    assert told == [0] * OFTEN_LINES + [None] * (MANY - OFTEN_LINES)
-    now[0] += OFTEN_S
-    assert [often.left_out_before() for _ in range(2)] == [MANY - OFTEN_LINES, 0]
-    Logger("any").often("info", "refused", number=1)
-    Logger("any").often("warning", "another")
+    limit = LineLimit(lambda: now[0])
+    told = [limit.left_out_before() for _ in range(MANY)]
+    assert told == [0] * LIMITED_LINES + [None] * (MANY - LIMITED_LINES)
+    now[0] += LIMITED_S
+    assert [limit.left_out_before() for _ in range(2)] == [MANY - LIMITED_LINES, 0]
+    Logger("any").rate_limited("info", "refused", number=1)
+    Logger("any").rate_limited("warning", "another")
     assert len(lines(log, "refused")) == len(lines(log, "another")) == 1

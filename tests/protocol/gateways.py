@@ -1,6 +1,6 @@
 """A gateway of a test's own configuration, in this process.
 
-Owns: `running`. It listens on a port that the system chooses.
+Owns: `running`, on a port that the system chooses, and `GatewayClient`, which asks it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import yaml
 from armory.config import load_file
 from armory.runtime import open_runtime
 from armory.runtime.running import Runtime
+from armory.testing.clients.raw import messages, modern_body, modern_headers
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,40 @@ class Running:
     runtime: Runtime
     url: str
     http: aiohttp.ClientSession
+
+
+@dataclass
+class GatewayClient:
+    """Asks a gateway by the modern revision.
+
+    Attributes:
+        url: where it listens.
+        http: a client.
+    """
+
+    url: str
+    http: aiohttp.ClientSession
+
+    async def ask(
+        self,
+        method: str,
+        params: Any = None,
+        *,
+        at: str = "/mcp",
+        who: str = "ann",
+        capabilities: dict[str, Any] | None = None,
+    ) -> Any:
+        """The answer to a request with the token `token-of-WHO`."""
+        body = modern_body(1, method, params, capabilities=capabilities)
+        headers = {**modern_headers(body), "Authorization": f"Bearer token-of-{who}"}
+        async with self.http.post(self.url + at, json=body, headers=headers) as response:
+            return (await messages(response))[-1]
+
+    async def result(self, method: str, params: Any = None, **more: Any) -> Any:
+        """The result of a request that must not fail."""
+        answer = await self.ask(method, params, **more)
+        assert "result" in answer, answer
+        return answer["result"]
 
 
 @asynccontextmanager

@@ -22,9 +22,7 @@ async def proxied(
     world: World, auth: dict[str, Any] | None = None, **proxy: Any
 ) -> AsyncGenerator[tuple[str, Runtime]]:
     """A gateway in front of the provider."""
-    behind = {"issuer": world.provider.issuer, "client_id": "armory"}
-    behind["client_secret"] = "armory-secret"
-    oauth = {"scopes": ["mcp:use"], "proxy": {**behind, **proxy}}
+    oauth = {"scopes": ["mcp:use"], "proxy": {**world.client, **proxy}}
     async with world.gateway(auth, oauth=oauth) as found:
         yield found
 
@@ -128,9 +126,7 @@ async def test_tokens_of_the_provider_rest_sealed_and_go_where_they_are_exchange
 async def test_of_a_login_the_id_token_is_exchanged_where_that_is_wanted(world: World) -> None:
     auth = {
         "type": "token_exchange",
-        "issuer": world.provider.issuer,
-        "client_id": "armory",
-        "client_secret": "armory-secret",
+        **world.client,
         "audience": world.upstream.url,
         "subject_token": "id_token",
     }
@@ -300,8 +296,7 @@ async def test_nobody_logs_in_as_somebody_else_by_a_name_of_its_choice(
     world: World, claims: dict[str, Any], says: str
 ) -> None:
     world.provider.says = claims
-    proxy = {"issuer": world.provider.issuer, "client_id": "armory"}
-    proxy |= {"client_secret": "armory-secret", "id_jag_issuers": ["https://idp.example"]}
+    proxy = {**world.client, "id_jag_issuers": ["https://idp.example"]}
     oauth = {"user_claim": "email", "proxy": proxy}
     async with world.gateway(oauth=oauth) as (url, _), App(url) as app:
         await app.register()
@@ -313,8 +308,7 @@ async def test_nobody_logs_in_as_somebody_else_by_a_name_of_its_choice(
 async def test_below_a_path_and_behind_a_proxy_it_has_the_outer_url(world: World) -> None:
     server = {"base_path": "/tools", "allowed_hosts": ["tools.example"]}
     server["trusted_proxies"] = ["127.0.0.1"]
-    proxy = {"issuer": world.provider.issuer, "client_id": "armory"}
-    proxy["client_secret"] = "armory-secret"
+    proxy = world.client
     headers = {"X-Forwarded-Proto": "https", "X-Forwarded-Host": "tools.example"}
     issuer = "https://tools.example/tools"
     async with (

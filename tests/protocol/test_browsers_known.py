@@ -37,8 +37,7 @@ async def test_a_browser_is_known_no_longer_than_its_key_holds(world: World) -> 
 
 
 async def test_a_browser_is_known_no_longer_than_its_user_is_active(world: World) -> None:
-    oauth = {"issuer": world.provider.issuer, "client_id": "armory"}
-    oauth["client_secret"] = "armory-secret"
+    oauth = world.client
     async with world.gateway(accounts=ACCOUNTS, oauth=oauth) as (url, runtime):
         assert runtime.accounts is not None
         users = runtime.accounts.users
@@ -81,10 +80,8 @@ async def test_the_token_of_an_mcp_client_says_who_it_is(world: World) -> None:
 
 
 async def test_a_program_that_was_let_in_connects_no_account(world: World) -> None:
-    proxy = {"issuer": world.provider.issuer, "client_id": "armory"}
-    proxy["client_secret"] = "armory-secret"
     async with (
-        world.gateway(oauth={"proxy": proxy}) as (url, _),
+        world.gateway(oauth={"proxy": world.client}) as (url, _),
         App(url) as app,
         Browser(world, url) as browser,
     ):

@@ -99,9 +99,7 @@ async def owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerat
 @asynccontextmanager
 async def gateway(world: World, owner: Owner) -> AsyncGenerator[tuple[str, App]]:
     """A gateway as an authorization server, and the client."""
-    behind = {"issuer": world.provider.issuer, "client_id": "armory"}
-    behind["client_secret"] = "armory-secret"
-    async with world.gateway(oauth={"proxy": behind}) as (url, _), App(url) as app:
+    async with world.gateway(oauth={"proxy": world.client}) as (url, _), App(url) as app:
         app.client_id = f"{owner.origin}/client"
         yield url, app
 

@@ -18,19 +18,12 @@ OFF_S = 300
 
 def exchange(world: World) -> dict[str, str]:
     """The block `auth` of the upstream."""
-    return {
-        "type": "token_exchange",
-        "issuer": world.provider.issuer,
-        "client_id": "armory",
-        "client_secret": "armory-secret",
-        "audience": world.upstream.url,
-    }
+    return {"type": "token_exchange", **world.client, "audience": world.upstream.url}
 
 
 def proxy(world: World) -> dict[str, Any]:
     """The block `security.oauth`, with the gateway in front of the provider."""
-    behind: dict[str, Any] = {"issuer": world.provider.issuer, "client_id": "armory"}
-    behind |= {"client_secret": "armory-secret", "id_jag_issuers": [world.provider.issuer]}
+    behind = {**world.client, "id_jag_issuers": [world.provider.issuer]}
     return {"scopes": ["mcp:use"], "proxy": behind}
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,11 @@ from jsonschema import Draft202012Validator
 from mcp.types import Tool
 
 from armory.protocol.capabilities import GROUPS_EXTENSION
-from armory.testing.clients.raw import LegacyClient, messages, modern_body, modern_headers
+from armory.testing.clients.raw import LegacyClient
 from armory.testing.upstreams.exchange import Json, Wire, definition
 from armory.testing.upstreams.http import ScriptedUpstream
 from armory.testing.upstreams.script import Script
-from tests.protocol.gateways import running
+from tests.protocol.gateways import GatewayClient, running
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 DECLARED = {"extensions": {GROUPS_EXTENSION: {}}}
@@ -71,31 +70,12 @@ class Grouping(Script):
         return await super()._result(message, wire)
 
 
-@dataclass
-class Rig:
-    """A gateway, asked by one of two people."""
+class Rig(GatewayClient):
+    """A gateway, asked by one of two people whose client takes groups, if not said otherwise."""
 
-    url: str
-    http: aiohttp.ClientSession
-
-    async def ask(
-        self,
-        method: str,
-        params: Any = None,
-        *,
-        at: str = "/mcp",
-        who: str = "ann",
-        capabilities: dict[str, Any] | None = DECLARED,
-    ) -> Any:
-        body = modern_body(1, method, params, capabilities=capabilities)
-        headers = {**modern_headers(body), "Authorization": f"Bearer token-of-{who}"}
-        async with self.http.post(self.url + at, json=body, headers=headers) as response:
-            return (await messages(response))[-1]
-
-    async def result(self, method: str, params: Any = None, **more: Any) -> Any:
-        answer = await self.ask(method, params, **more)
-        assert "result" in answer, answer
-        return answer["result"]
+    async def ask(self, method: str, params: Any = None, **more: Any) -> Any:
+        more.setdefault("capabilities", DECLARED)
+        return await super().ask(method, params, **more)
 
     async def names(self, params: Any = None, **more: Any) -> list[str]:
         return [tool["name"] for tool in (await self.result("tools/list", params, **more))["tools"]]

@@ -69,9 +69,7 @@ async def test_a_login_that_nobody_waits_for_is_finished(world: World) -> None:
 async def test_a_login_at_the_gateway_whose_page_is_loaded_again_is_finished_once(
     world: World,
 ) -> None:
-    behind = {"client_id": "armory", "client_secret": "armory-secret"}
-    proxy = {"proxy": {"issuer": world.provider.issuer, **behind}}
-    async with world.gateway(oauth=proxy) as (url, _), App(url) as app:
+    async with world.gateway(oauth={"proxy": world.client}) as (url, _), App(url) as app:
         world.provider.user = "ann"
         await app.register()
         _, login = await app.press((await app.authorize())[1])

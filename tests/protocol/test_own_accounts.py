@@ -128,8 +128,7 @@ async def test_an_upstream_that_policy_hides_is_no_login(world: World) -> None:
 async def test_a_provider_that_is_down_costs_new_logins_alone_and_the_page_says_why(
     world: World,
 ) -> None:
-    oauth = {"issuer": world.provider.issuer, "client_id": "armory"}
-    oauth["client_secret"] = "armory-secret"
+    oauth = world.client
     async with world.gateway(oauth=oauth) as (url, _), Browser(world, url) as browser:
         token = world.provider.sign(sub="ann", aud=f"{url}/mcp")
         await browser.connect("ann")
@@ -292,8 +291,7 @@ async def test_which_servers_there_are_is_told_to_nobody_unknown(world: World) -
 async def test_whoever_logs_in_at_the_gateways_issuer_is_that_one_in_the_browser(
     world: World,
 ) -> None:
-    oauth = {"issuer": world.provider.issuer, "client_id": "armory"}
-    oauth["client_secret"] = "armory-secret"
+    oauth = world.client
     async with world.gateway(oauth=oauth) as (url, _), Browser(world, url) as browser:
         token = world.provider.sign(sub="ann", aud=f"{url}/mcp")
         assert await world.names(url, token) == ["docs__log_in"]
@@ -317,8 +315,7 @@ async def test_the_callers_token_is_exchanged_once_and_every_parameter_is_right(
     world: World,
 ) -> None:
     issuer = world.provider.issuer
-    auth = {"type": "token_exchange", "issuer": issuer, "client_id": "armory"}
-    auth["client_secret"] = "armory-secret"
+    auth = {"type": "token_exchange", **world.client}
     auth["audience"] = world.upstream.url
     async with world.gateway(auth, oauth={"issuer": issuer}) as (url, _):
         ann, bob = (world.provider.sign(sub=name, aud=f"{url}/mcp") for name in TOKENS)
@@ -343,8 +340,7 @@ async def test_the_callers_token_is_exchanged_once_and_every_parameter_is_right(
 
 async def test_an_exchange_that_fails_is_not_tried_again_at_once(world: World) -> None:
     issuer = world.provider.issuer
-    auth = {"type": "token_exchange", "issuer": issuer, "client_id": "armory"}
-    auth["client_secret"] = "armory-secret"
+    auth = {"type": "token_exchange", **world.client}
     async with world.gateway(auth, oauth={"issuer": issuer}) as (url, _):
         ann = world.provider.sign(sub="ann", aud=f"{url}/mcp")
         assert "docs__note" in await world.names(url, ann)

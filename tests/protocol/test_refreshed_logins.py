@@ -38,12 +38,7 @@ async def test_windows_that_refresh_at_once_stay_logged_in_at_either_replica(wor
 
 def by_groups(world: World) -> dict[str, object]:
     """`security.oauth` in front of the provider, whose groups are what people may do."""
-    proxy = {
-        "issuer": world.provider.issuer,
-        "client_id": "armory",
-        "client_secret": "armory-secret",
-    }
-    return {"scopes_claim": "groups", "proxy": proxy}
+    return {"scopes_claim": "groups", "proxy": world.client}
 
 
 async def test_who_leaves_a_group_has_its_rights_no_longer_than_its_token(world: World) -> None:
@@ -120,9 +115,7 @@ async def test_groups_in_userinfo_are_those_of_now_without_another_id_token(
 async def test_a_login_ends_when_its_person_is_called_otherwise(world: World) -> None:
     """The name may be somebody else's next."""
     world.provider.says = {"email": "ann@example.org"}
-    behind = {"issuer": world.provider.issuer, "client_id": "armory"}
-    behind["client_secret"] = "armory-secret"
-    oauth = {"user_claim": "email", "proxy": behind}
+    oauth = {"user_claim": "email", "proxy": world.client}
     async with world.gateway(oauth=oauth) as (url, _), App(url) as app:
         tokens = await app.tokens()
         world.provider.says = {"email": "ann.b@example.org"}

@@ -15,11 +15,11 @@ import pytest
 import yaml
 
 from armory.protocol.capabilities import SKILLS_EXTENSION
-from armory.testing.clients.raw import LegacyClient, messages, modern_body, modern_headers
+from armory.testing.clients.raw import LegacyClient
 from armory.testing.upstreams.exchange import Json, RpcFailure, Wire
 from armory.testing.upstreams.http import ScriptedUpstream
 from armory.testing.upstreams.script import Script
-from tests.protocol.gateways import running
+from tests.protocol.gateways import GatewayClient, running
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 GIT = "skill://git-workflow"
@@ -120,23 +120,8 @@ def shop_server() -> SkillScript:
 
 
 @dataclass
-class Rig:
-    url: str
-    http: aiohttp.ClientSession
+class Rig(GatewayClient):
     git: SkillScript
-
-    async def ask(
-        self, method: str, params: Any = None, *, at: str = "/mcp", who: str = "ann"
-    ) -> Any:
-        body = modern_body(1, method, params)
-        headers = {**modern_headers(body), "Authorization": f"Bearer token-of-{who}"}
-        async with self.http.post(self.url + at, json=body, headers=headers) as response:
-            return (await messages(response))[-1]
-
-    async def result(self, method: str, params: Any = None, **more: Any) -> Any:
-        answer = await self.ask(method, params, **more)
-        assert "result" in answer, answer
-        return answer["result"]
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """Table and plots of `docs/relevance.md` from the JSON of `judge.py`.
 
-python training/relevance/plots.py judge.json docs/img [PAGE]
+python training/relevance/plots.py judge.json docs/images [PAGE]
 """
 
 from __future__ import annotations

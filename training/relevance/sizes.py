@@ -1,6 +1,6 @@
 """Tables and plot of `docs/relevance.md` over catalog sizes, from the JSON of `lean.py`.
 
-python training/relevance/sizes.py sizes.json sizes-base.json docs/img/sizes.svg PAGE
+python training/relevance/sizes.py sizes.json sizes-base.json docs/images/sizes.svg PAGE
 """
 
 from __future__ import annotations

@@ -237,7 +237,7 @@ async def _serve_stdio(
             return
         from armory.wire.stdio import serve_stdio  # the gateway has been loaded by then
 
-        running.collector.begun()
+        running.collector.freeze_start()
         served = serve_stdio(
             running.runtime.gateway,
             principal,
@@ -278,7 +278,7 @@ async def _say_ready(running: _Running, announcer: Announcer) -> None:
 
     runtime = running.runtime
     await runtime.ready()
-    running.collector.begun()
+    running.collector.freeze_start()
     status = runtime.supervisor.status()
     away = {key: found for key, found in status.items() if not found.up}
     awaited = [key for key, found in away.items() if not found.error]

@@ -122,7 +122,7 @@ def _confirmed() -> bool:
 
 
 def _without_generation(loaded: Loaded) -> Loaded:
-    """The same configuration, but listing the tools asks no model."""
+    """The configuration without retrieval and agent, so that listing the tools asks no model."""
     rag = loaded.config.tool_rag.model_copy(update={"enabled": False})
     agent = loaded.config.agent.model_copy(update={"enabled": False})
     config = loaded.config.model_copy(update={"tool_rag": rag, "agent": agent})

@@ -74,7 +74,7 @@ def _listed(scopes: Any) -> Any:
 
 
 def take_credential(block: dict[str, Any], name: str, value: Any) -> bool:
-    """Likewise one that is a secret, or names a variable with one."""
+    """Take over an entry that is a secret, or names a variable with one; returns whether it was."""
     if name == "bearer_token_env_var":
         put(block, "headers", {"Authorization": f"Bearer ${{{value}}}"})
     elif name == "env_http_headers" and isinstance(value, dict):

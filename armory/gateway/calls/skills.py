@@ -80,5 +80,5 @@ class Skills:
 
 
 def _offered(context: RequestContext) -> dict[str, Any] | None:
-    servers = context.view.servers(context.endpoint)
+    servers = context.view.servers.at(context.endpoint)
     return merged_skills_settings(lists.capabilities for lists in servers.values())

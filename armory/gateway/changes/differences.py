@@ -85,7 +85,7 @@ class ViewDifference:
         changed = {method for method, kinds in _METHODS if not differing.isdisjoint(kinds)}
         if not endpoint.transparent and _listing(old, endpoint) != _listing(new, endpoint):
             changed.add(TOOLS_CHANGED)
-        if any(new.may_use(principal, endpoint, server) for server in self._regrouped):
+        if any(new.servers.may_use(principal, endpoint, server) for server in self._regrouped):
             changed.add(GROUPS_CHANGED)
         return frozenset(changed)
 

@@ -160,7 +160,7 @@ class ResourceWatches:
                 watched = frozenset(self._watched.get(key, ()))
                 await self._pool.set_subscriptions(server, owner, watched)
         except (ArmoryError, Refused, TimeoutError) as error:
-            _log.often(
+            _log.rate_limited(
                 "info", "unsubscribe_failed", upstream=server, error=str(error) or "no answer"
             )
 

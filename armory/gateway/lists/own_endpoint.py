@@ -60,7 +60,7 @@ async def group_seen(context: RequestContext, name: str, reply: Reply) -> Reply:
         if "contents" not in result:
             return
         contents = need_members(result["contents"])
-        if not context.view.sees_whole(context):  # of others nobody can tell whose they are
+        if not context.view.servers.sees_whole(context):  # of others nobody can tell whose they are
             contents = {name: raw for name, raw in contents.items() if name in _CONTENTS}
         before = _count(contents)
         yield from _only(contents, "tools", _defined(context))
@@ -150,7 +150,7 @@ def _grouped(context: RequestContext) -> Shown:
     view, server = context.view, context.endpoint.name
     lists = view.catalog.servers.get(server)
     tools = {group.name: group for group in _all(lists.groups if lists is not None else ())}
-    whole = view.sees_whole(context)
+    whole = view.servers.sees_whole(context)
     judged: dict[str, bool] = {}
 
     def seen(name: str) -> bool:

@@ -228,7 +228,7 @@ class ToolLists:
             raise
         except Exception as error:  # noqa: BLE001 a listing never fails for what retrieval cannot do
             defect = not isinstance(error, ArmoryError)
-            _log.often("error", "retrieval_failed", error=repr(error), exc_info=defect)
+            _log.rate_limited("error", "retrieval_failed", error=repr(error), exc_info=defect)
             return _nothing(query, len(visible.tools), "pinned only: the search failed")
 
 

@@ -61,7 +61,7 @@ async def compact_result(result: Raw, origin: str, count: OnCompacted) -> Raw:
         compact, saving = compacted(result)
     if saving.after < saving.before:
         count(origin, saving.before, saving.after)
-        _log.often(
+        _log.rate_limited(
             "info",
             "result_compacted",
             origin=origin,

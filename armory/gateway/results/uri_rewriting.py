@@ -56,7 +56,7 @@ def expose_params(params: Members, server: str) -> Members:
 
 
 def exposing_params(params: Members, server: str) -> Generator[None, None, Members]:
-    """The same in steps."""
+    """As `expose_params`, in steps."""
     changed = dict(params)
     return changed if (yield from _body(changed, server)) else params
 

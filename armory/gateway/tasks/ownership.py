@@ -100,7 +100,7 @@ class TaskOwnership:
         """
         endpoint = context.endpoint
         parts = (endpoint.name, task) if endpoint.transparent else split_task(task)
-        if parts is None or not context.view.may_use(context.principal, endpoint, parts[0]):
+        if parts is None or not context.view.servers.may_use(context.principal, endpoint, parts[0]):
             return None
         server, id = parts
         maker = await self._register.maker(Place(server, self._pool.key(server, context.owner), id))

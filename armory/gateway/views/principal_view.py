@@ -72,7 +72,9 @@ class PrincipalView(View):
         if not missing:
             return None
         known = [
-            key for key in missing if self._base.may_use(request.principal, request.endpoint, key)
+            key
+            for key in missing
+            if self._base.servers.may_use(request.principal, request.endpoint, key)
         ]
         named = ", ".join(known) or "an upstream"
         return f"without the lists of {named}, which have not come yet"

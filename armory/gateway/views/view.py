@@ -6,14 +6,14 @@ transport; decides nothing about queries.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable
 from functools import cached_property, partial
 
 import msgspec
 from cachetools import LRUCache
 from msgspec import Raw
 
-from armory.domain.catalog import Catalog, ServerLists, granted
+from armory.domain.catalog import Catalog, granted
 from armory.domain.principal import Principal
 from armory.domain.query import VisibleSet
 from armory.domain.results import Selection
@@ -23,10 +23,10 @@ from armory.gateway.endpoint import ALL, Endpoint
 from armory.gateway.metatools.definitions import SEARCH, search_definition, servers_shown
 from armory.gateway.requests import ClientRequest
 from armory.gateway.settings import GatewaySettings, SetSpec
-from armory.gateway.subscription import Subscription
 from armory.gateway.views.definitions import Form
 from armory.gateway.views.listed import JOINED_BYTES, ListedBytes
 from armory.gateway.views.names import ToolNames
+from armory.gateway.views.servers import VisibleServers
 from armory.gateway.views.tables import ToolTables
 from armory.protocol.headers import declared_headers
 from armory.protocol.rawjson import pack
@@ -47,6 +47,7 @@ class View:
         joined_bytes: joined lists are kept up to so many bytes.
 
     Attributes:
+        servers: which upstreams a caller sees anything of.
         instructions: what clients are told of the servers behind an endpoint, by the key of what
             they see; `Description` makes it.
     """
@@ -63,6 +64,7 @@ class View:
         self.catalog = catalog
         self.policy = policy
         self.settings = settings
+        self.servers = VisibleServers(catalog, policy, settings.personal)
         self.tables = ToolTables.of(catalog, None if previous is None else previous.tables)
         self._prompts: dict[tuple[str, str], ListedRecord] = {
             (prompt.server, prompt.original_name): prompt for prompt in catalog.prompts.values()
@@ -71,8 +73,6 @@ class View:
         self.listed = ListedBytes(catalog, listed, joined_bytes=joined_bytes)
         self._pinned = LRUCache[str, tuple[str, ...]](_VISIBLE_KEPT)
         self.instructions = LRUCache[tuple[str, bool], str](_VISIBLE_KEPT)
-        self._usable = LRUCache[str, frozenset[str]](_VISIBLE_KEPT)
-        self._whole = LRUCache[str, bool](_VISIBLE_KEPT)
         self._ttls = LRUCache[tuple[str, str], tuple[int, str]](_VISIBLE_KEPT)
         self._for_models = LRUCache[str, VisibleSet](_VISIBLE_KEPT)
         self._with_skills = LRUCache[str, VisibleSet](_VISIBLE_KEPT)
@@ -108,84 +108,6 @@ class View:
     def visible(self, request: ClientRequest) -> VisibleCatalog:
         """The visible set of the caller at its endpoint."""
         return self.policy.visible_catalog(self.catalog, request.principal, request.endpoint.scope)
-
-    def servers(self, endpoint: Endpoint) -> Mapping[str, ServerLists]:
-        """The upstreams of which an endpoint shows anything, in configuration order."""
-        scope = endpoint.scope
-        if scope.everything:
-            return self.catalog.servers
-        tools = self.catalog.tools.values()
-        shown = {tool.server for tool in tools if scope.has_tool(tool.server, tool.name)}
-        return {
-            key: lists
-            for key, lists in self.catalog.servers.items()
-            if key in shown or scope.has_server(key)
-        }
-
-    def may_use(self, principal: Principal, endpoint: Endpoint, server: str) -> bool:
-        """Whether `principal` sees anything of a server at an endpoint."""
-        if server not in self.catalog.servers:
-            return False
-        if not self.policy.restricts:
-            return endpoint.scope.has_server(server) or server in self.servers(endpoint)
-        visible = self.policy.visible_catalog(self.catalog, principal, endpoint.scope)
-        usable = self._usable.get(visible.tools.key)
-        if usable is None:
-            usable = self._usable[visible.tools.key] = frozenset(
-                records[name].server for records, names in self._kinds(visible) for name in names
-            )
-        return server in usable
-
-    def servers_for(self, principal: Principal) -> list[str]:
-        """The upstreams of which `principal` sees anything, in configuration order."""
-        return [key for key in self.catalog.servers if self.may_use(principal, ALL, key)]
-
-    def servers_told(self, request: ClientRequest) -> Mapping[str, ServerLists]:
-        """The upstreams of its endpoint that a caller may know of.
-
-        Those of which it sees something, and those of which it may once they list anything, or list
-        something for this caller.
-        """
-        servers, policy = self.servers(request.endpoint), self.policy
-        if request.endpoint.transparent or not policy.restricts:
-            return servers
-        principal, endpoint, personal = request.principal, request.endpoint, self.settings.personal
-
-        def told(key: str, lists: ServerLists) -> bool:
-            if self.may_use(principal, endpoint, key):
-                return True
-            return (not lists.entries or key in personal) and policy.concerns(principal, key)
-
-        return {key: lists for key, lists in servers.items() if told(key, lists)}
-
-    def sees_whole(self, asker: ClientRequest | Subscription) -> bool:
-        """Whether policy hides nothing of the endpoint from the caller."""
-        if not self.policy.restricts:
-            return True
-        scope = asker.endpoint.scope
-        visible = self.policy.visible_catalog(self.catalog, asker.principal, scope)
-        whole = self._whole.get(visible.tools.key)
-        if whole is None:
-            whole = self._whole[visible.tools.key] = all(
-                name in names
-                for records, names in self._kinds(visible)
-                for name, record in records.items()
-                if scope.has_server(record.server)
-            )
-        return whole
-
-    def _kinds(
-        self, visible: VisibleCatalog
-    ) -> tuple[tuple[Mapping[str, ListedRecord | ToolRecord], Collection[str]], ...]:
-        """All entries of each kind, with the visible names among them."""
-        catalog = self.catalog
-        return (
-            (catalog.tools, visible.tools.names),
-            (catalog.prompts, visible.prompts),
-            (catalog.resources, visible.resources),
-            (catalog.templates, visible.templates),
-            (catalog.skills, visible.skills),
-        )
 
     def info(self, endpoint: Endpoint) -> Raw:
         """`serverInfo` of an endpoint: the upstream's own on the transparent one."""
@@ -337,7 +259,7 @@ class View:
 
     def cache_fields(self, method: str, request: ClientRequest) -> tuple[int, str]:
         """(`ttlMs`, `cacheScope`) of an unfiltered list, from what its upstreams allow."""
-        servers, policy = self.servers(request.endpoint), self.policy
+        servers, policy = self.servers.at(request.endpoint), self.policy
         if not policy.restricts:
             return granted(servers.values(), method)
         key = self.visible(request).tools.key, method

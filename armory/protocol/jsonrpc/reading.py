@@ -169,7 +169,7 @@ def _checked(message: Message) -> Message:
     return message
 
 
-def begun(head: bytes) -> Message | None:
+def opening_message(head: bytes) -> Message | None:
     """The message that begins with these bytes, without its params. None where the params do not
     begin within them, or its id is not valid.
     """

@@ -40,7 +40,7 @@ def items_in_pieces(raw: Raw | bytes, piece: int = PIECE_BYTES) -> Iterator[list
 
 
 def texts_in_pieces(raw: Raw | bytes, piece: int = PIECE_BYTES) -> Iterator[list[str]]:
-    """The same for an array of strings.
+    """As `items_in_pieces`, for an array of strings.
 
     Raises:
         msgspec.DecodeError: not an array of strings; perhaps after some pieces.

@@ -161,7 +161,7 @@ def _guessed(levels: bytes, piece: bytes) -> tuple[int, bytes] | None:
 
 
 def _looked_for(levels: bytes, piece: bytes) -> tuple[int, bytes] | None:
-    """The same, whatever the texts hold."""
+    """As `_guessed`, also where texts hold commas and brackets."""
     found = levels_at_last_comma(piece)
     if found is None:
         return None

@@ -219,7 +219,9 @@ class QdrantView:
     async def _nearest_named(
         self, queries: FloatArray, k: int, every: IntArray, wanted: IntArray
     ) -> list[dict[int, float]]:
-        """The same among points that are named one by one."""
+        """The nearest of `every` to each query, with the scores of `wanted`; the points are named
+        one by one.
+        """
         only = _filter("must", [self._has(every)])
         requests = [self._request(query, k, only) for query in _texts(queries)]
         answers = await self._ask(requests + self._by_name(queries, wanted), every)

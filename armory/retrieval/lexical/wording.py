@@ -167,7 +167,7 @@ def plainly(text: str, words: KnownWords) -> str:
     return text if words.has("jot") else _JOT.sub(lambda it: _PLAINLY[it[0].lower()], text)
 
 
-def wanted(text: str, words: KnownWords) -> str:
+def without_negated(text: str, words: KnownWords) -> str:
     """The text without what is not to be done and the server that is not meant, if it says more."""
     lower = text.lower()
     if not any(hint in lower for hint in _DENYING):

@@ -102,7 +102,7 @@ def texts_of(query: Any) -> tuple[Any, ...]:
     return tuple(cast("Iterable[Any]", query))
 
 
-def whole(name: str, value: Any) -> int:
+def tool_count(name: str, value: Any) -> int:
     """A number of tools.
 
     Raises:

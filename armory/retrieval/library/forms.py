@@ -24,12 +24,12 @@ class ToolLike(Protocol):
 
     @property
     def name(self) -> str:
-        """What models call it by."""
+        """The name by which models call the tool."""
         ...
 
     @property
     def description(self) -> str | None:
-        """What it does."""
+        """What the tool does."""
         ...
 
 

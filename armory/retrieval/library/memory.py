@@ -31,7 +31,7 @@ from armory.retrieval.library.arguments import (
     number,
     settings_of,
     texts_of,
-    whole,
+    tool_count,
 )
 from armory.retrieval.library.named import embedder_named, index_named
 from armory.retrieval.library.one_loop import OneLoop
@@ -250,7 +250,7 @@ class AsyncToolMemory:
         limits = Limits(
             threshold=number("threshold", threshold, 0, 1),
             exact=True,
-            max_tools=whole("top_k", top_k),
+            max_tools=tool_count("top_k", top_k),
             min_cosine=number("min_score", min_score, -MOST, MOST),
         )
         texts, out = texts_of(query), identifiers(exclude)

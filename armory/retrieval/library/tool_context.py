@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from armory.retrieval.library.arguments import whole
+from armory.retrieval.library.arguments import tool_count
 from armory.retrieval.library.toolbox import SelectedTool, Tool, copied
 from armory.retrieval.ranking.tokens import definition_tokens
 
@@ -26,7 +26,7 @@ class ToolContext:
     """
 
     def __init__(self, search: Search, known: Mapping[str, Tool], *, max_tools: int = 12) -> None:
-        self.max_tools = whole("max_tools", max_tools)
+        self.max_tools = tool_count("max_tools", max_tools)
         self._search = search
         self._known = known
         self._held: dict[str, SelectedTool] = {}
@@ -52,7 +52,7 @@ class ToolContext:
 
     async def search_tools(self, query: str | Sequence[str], top_k: int = 3) -> list[SelectedTool]:
         """Search for tools, add them to the working set, and return them (at most `max_tools`)."""
-        found = await self._search(query, min(whole("top_k", top_k), self.max_tools))
+        found = await self._search(query, min(tool_count("top_k", top_k), self.max_tools))
         for tool in reversed(found):  # the best one goes in last and stays longest
             self._held.pop(tool["identifier"], None)
             self._held[tool["identifier"]] = tool

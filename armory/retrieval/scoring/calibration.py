@@ -88,7 +88,7 @@ class Linear:
         return total
 
     def of(self, signals: Mapping[str, float]) -> float:
-        """The same for one row of plain numbers."""
+        """The weighted sum, with the bias, of one row of plain numbers."""
         return self.bias + sum(w * signals.get(name, 0.0) for name, w in self.weights.items())
 
     def _column(self, names: tuple[str, ...]) -> FloatArray:

@@ -27,7 +27,7 @@ from armory.retrieval.lexical.wording import (
     unaddressed,
     unfilled,
     unmannered,
-    wanted,
+    without_negated,
 )
 from armory.retrieval.ports import IntArray, Passage
 from armory.retrieval.snapshot import Snapshot
@@ -108,7 +108,7 @@ def prepared(text: str, words: KnownWords, *, into_english: bool = False) -> str
         text = normalized("NFC", text.translate(_UNSEEN))
     if into_english:
         text = in_english(text, words)
-    text = wanted(unmannered(unaddressed(unfilled(text)), words), words)
+    text = without_negated(unmannered(unaddressed(unfilled(text)), words), words)
     plain = plainly(called_so(anyhost(text), words), words)
     return words.corrected(_with_words(plain, words))
 

@@ -12,7 +12,7 @@ from armory.config import Loaded
 from armory.config.base import values_for
 from armory.config.embedding import provider
 from armory.errors import ConfigError
-from armory.telemetry.export import wanted
+from armory.telemetry.export import enabled_signals
 from armory.telemetry.settings import OtelSettings
 
 
@@ -44,5 +44,5 @@ def _asked(loaded: Loaded) -> Iterator[tuple[str, str, str, str]]:
     if storage.url.startswith("postgres"):
         yield "storage.url", "Postgres", "asyncpg", "postgres"
     otel = loaded.config.observability.otel
-    if any(wanted(OtelSettings(**values_for(OtelSettings, otel)))):
+    if any(enabled_signals(OtelSettings(**values_for(OtelSettings, otel)))):
         yield "observability.otel.enabled", "OpenTelemetry", "opentelemetry.sdk", "otel"

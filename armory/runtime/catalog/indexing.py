@@ -9,28 +9,21 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from armory.domain.tool import ToolRecord
 from armory.errors import ArmoryError
 from armory.logger import Logger
 from armory.threads import SWITCH_INTERVAL
 
+if TYPE_CHECKING:
+    from armory.accounts.registered_tools import Searchable
+
 _log = Logger(__name__)
 TURN_S, MOST_TURN_S = 10.0, 320.0
 """How long a list is embedded before it gives way to a newer one, whose tools are found by words
 until then. The time doubles each time: what gives way begins again with all but the embedding.
 """
-
-
-class Searchable(Protocol):
-    """The part of the retriever that is used here."""
-
-    async def index(
-        self, tools: Sequence[ToolRecord], outdated: Callable[[], bool] | None = None
-    ) -> object:
-        """Make exactly these tools searchable, unless `outdated` says meanwhile that they are."""
-        ...
 
 
 class IndexUpdater:

@@ -12,15 +12,19 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from armory import tasks
 from armory.domain.catalog import EMPTY, Catalog, ServerLists, ToolRules, large
 from armory.domain.catalog_builder import CatalogBuilder, build_catalog
 from armory.domain.tool import ToolRecord
 from armory.logger import Logger
-from armory.runtime.catalog.indexing import IndexUpdater, Searchable
+from armory.runtime.catalog.indexing import IndexUpdater
 from armory.security.pinning import Pinning
 from armory.threads import SWITCH_INTERVAL, in_turn, in_turn_if, let_go
+
+if TYPE_CHECKING:
+    from armory.accounts.registered_tools import Searchable
 
 _log = Logger(__name__)
 Lists = Callable[[], Mapping[str, ServerLists]]

@@ -74,7 +74,7 @@ class Collector:
         self._spared_at = self._settled_at = self._counted_at = self._seen_at = clock()
         self._busy_s = spent()
 
-    def begun(self) -> None:
+    def freeze_start(self) -> None:
         """Freeze what a start left; collected first where it is not much."""
         if _new() <= self._hidden // 2:
             gc.collect()

@@ -85,7 +85,7 @@ class Connector:
         return self.awaited[0] if self.awaited else None
 
     def starting_of(self, owner: str) -> Starting | Waiting | None:
-        """The same for the session of one owner."""
+        """What the process of one owner's session is waiting for."""
         return next((one for one in self.awaited if one.owner == owner), None)
 
     @property
@@ -183,9 +183,9 @@ class Connector:
             if not (refuses(error) or self.spec.is_stdio):
                 raise
             log.debug("upstream_without_handshake", upstream=self.spec.key, error=str(error))
-            self._known.found(handshake=False)
+            self._known.record_handshake(handshake=False)
             raise NoHandshake from None
-        self._known.found(handshake=True)
+        self._known.record_handshake(handshake=True)
         self._known.log_connected(link)
         return link
 

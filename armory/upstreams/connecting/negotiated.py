@@ -62,12 +62,12 @@ class Negotiated:
         """Negotiate from scratch: the upstream is another server now, or another release of it."""
         self.verdict = self.identity = None
 
-    def found(self, *, handshake: bool) -> None:
+    def record_handshake(self, *, handshake: bool) -> None:
         """Record whether it takes a handshake."""
         if self.verdict is not None:
             self.verdict = replace(self.verdict, handshake=handshake)
 
-    async def settled(
+    async def record_link(
         self, link: DuplexLink | HttpLink, identity: Identity, transport: Transport
     ) -> BaseLink:
         """Record what a link found out, and return the link, ready for requests."""

@@ -92,7 +92,7 @@ class OverHttp:
         link = HttpLink(context, client)
         try:
             identity = await discover(link, self._spec.connect_timeout_s)
-            return await self._known.settled(link, identity, "streamable-http")
+            return await self._known.record_link(link, identity, "streamable-http")
         except NotModern as sign:
             if not self._known.may_speak("legacy"):
                 raise self._known.only_legacy(sign) from None
@@ -111,7 +111,7 @@ class OverHttp:
         await link.open()
         try:
             identity = await initialize(link, self._known.offer, capabilities)
-            return await self._known.settled(link, identity, "sse")
+            return await self._known.record_link(link, identity, "sse")
         except BaseException:
             await link.close()
             raise

@@ -55,7 +55,7 @@ class OverStdio:
                 link, lambda within_s: self._met(link, capabilities, within_s)
             )
             if identity is not None:
-                return await self._known.settled(link, identity, "stdio")
+                return await self._known.record_link(link, identity, "stdio")
             await link.close()
             log.debug(
                 "upstream_respawned_for_initialize", upstream=self._spec.key, death=link.death
@@ -71,7 +71,7 @@ class OverStdio:
                 raise
             return await self.connect(context, capabilities)
         self._skips_probe = False
-        return await self._known.settled(link, identity, "stdio")
+        return await self._known.record_link(link, identity, "stdio")
 
     async def connect_legacy(
         self, context: LinkContext, capabilities: Mapping[str, Any]

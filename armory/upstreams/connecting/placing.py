@@ -41,7 +41,7 @@ class Placing:
             return f"{owner.principal.key}\n{owner.session_id}"
         return owner.principal.key
 
-    def counted(self, owner: Owner) -> Owner:
+    def session_owner(self, owner: Owner) -> Owner:
         """`owner` without the parts that others on the same session differ in."""
         key = self.key(owner)
         if key == OWN:
@@ -59,7 +59,7 @@ class Placing:
             return False
         return self._connector.may_shake_hands
 
-    def settled(self, owner: Owner) -> bool:
+    def is_certain(self, owner: Owner) -> bool:
         """Whether it is known for certain which session serves `owner`."""
         verdict = self._connector.verdict
         if not self.legacy(owner):

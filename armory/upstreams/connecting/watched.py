@@ -5,7 +5,7 @@ Owns: `Watched`. Never opens a link by itself.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Sequence
 
 from armory.errors import ArmoryError
 from armory.logger import Logger
@@ -29,12 +29,20 @@ class Watched:
     Args:
         server: key of the upstream.
         linked: opens links.
+        live_links: the open ones of an owner.
         clock: for the pauses between attempts.
     """
 
-    def __init__(self, server: str, linked: Linked, clock: Clock) -> None:
+    def __init__(
+        self,
+        server: str,
+        linked: Linked,
+        live_links: Callable[[str], list[BaseLink]],
+        clock: Clock,
+    ) -> None:
         self._server = server
         self._linked = linked
+        self._live_links = live_links
         self._clock = clock
         self._wanted: dict[str, frozenset[str]] = {}
         self._restoring: set[str] = set()
@@ -44,25 +52,43 @@ class Watched:
         """Whether an owner watches any resources."""
         return owner in self._wanted
 
-    def want(self, owner: str, uris: frozenset[str], told: Iterable[BaseLink] = ()) -> None:
-        """Set the resources that an owner watches from now on.
+    async def watch(
+        self, owner: str, uris: frozenset[str], links: Sequence[BaseLink], again: str | None = None
+    ) -> None:
+        """Subscribe the sessions of an owner to exactly these resources, from now on.
 
         Args:
             owner: whose sessions report them.
             uris: the resources.
-            told: sessions that were just asked to; one may have ended with its answer.
+            links: its open sessions.
+            again: the one that another client subscribed to; upstreams with a handshake are told.
+
+        Raises:
+            Refused: the upstream said no.
+            UpstreamUnavailable: it cannot be asked.
         """
+        if owner in self._wanted:  # even if unsubscribing is refused: nobody wants the others
+            self._want(owner, self._wanted[owner] & uris)
+        for link in links:
+            await link.subscriptions.set_resources(uris)
+            if again is not None:
+                await link.subscriptions.subscribe_again(again)
+        self._want(owner, uris)
+        if any(link.closed for link in links):  # one ended with its answer
+            self.lost(owner)
+        for link in self._live_links(owner):
+            if link not in links:  # it was opened meanwhile
+                await self.tell(owner, link)
+
+    def drop(self, owner: str) -> None:
+        """Drop what an owner watches."""
+        self._want(owner, frozenset())
+
+    def _want(self, owner: str, uris: frozenset[str]) -> None:
         if uris:
             self._wanted[owner] = uris
         else:
             self._wanted.pop(owner, None)
-        if any(link.closed for link in told):
-            self.lost(owner)
-
-    def keep(self, owner: str, uris: frozenset[str]) -> None:
-        """Narrow what an owner watches to these resources."""
-        if owner in self._wanted:
-            self.want(owner, self._wanted[owner] & uris)
 
     async def tell(self, owner: str, link: BaseLink) -> None:
         """Subscribe a session that was just opened to what its owner watches."""

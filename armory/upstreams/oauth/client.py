@@ -115,7 +115,7 @@ class TokenClient:
         answer = json_object(body) or {}
         token = answer.get("access_token")
         if status != 200 or not isinstance(token, str) or not token:
-            reason = f"{place.token_url} gave no token: {why(status, answer)}"
+            reason = f"{place.token_url} gave no token: {error_text(status, answer)}"
             what = _refused_by(status, answer)
             raise self.failed(reason) if what is None else self.refused(reason, what)
         said = answer.get("token_type", kind)
@@ -219,7 +219,7 @@ def _refused_by(status: int, answer: Mapping[str, Any]) -> Refused | None:
     return "client" if error in _CLIENT_ERRORS or (status == 401 and not error) else "shown"
 
 
-def why(status: int, answer: Mapping[str, Any]) -> str:
+def error_text(status: int, answer: Mapping[str, Any]) -> str:
     """The reason in an error answer of a token endpoint (RFC 6749, 5.2)."""
     said = [answer.get(key) for key in ("error", "error_description")]
     words = [part[:200] for part in said if isinstance(part, str)]

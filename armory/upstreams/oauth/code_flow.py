@@ -24,8 +24,8 @@ from armory.upstreams.oauth.client import (
     TokenRefused,
     TokenResponse,
     client_authentication,
+    error_text,
     secret_method,
-    why,
 )
 from armory.upstreams.oauth.discovery import AuthServerMetadata, Challenge, discover
 from armory.upstreams.oauth.grants import AuthorizationCode
@@ -84,7 +84,7 @@ class CodeFlow(TokenClient):
         self._clients = no_clients() if clients is None else clients
         self._grant = grant
 
-    async def found(self, url: URL, challenge: Challenge) -> AuthServerMetadata:
+    async def discover_server(self, url: URL, challenge: Challenge) -> AuthServerMetadata:
         """Discover the authorization server of the upstream.
 
         Raises:
@@ -111,7 +111,7 @@ class CodeFlow(TokenClient):
         Raises:
             NoToken: nobody can log in there.
         """
-        place = await self.found(url, challenge)
+        place = await self.discover_server(url, challenge)
         if not place.login_url:
             raise self.failed(f"{place.issuer!r} has no authorization_endpoint")
         if not place.pkce:
@@ -265,7 +265,9 @@ class CodeFlow(TokenClient):
         answer = json_object(body) or {}
         id, secret = answer.get("client_id"), answer.get("client_secret")
         if status not in (200, 201) or not isinstance(id, str):
-            raise self.failed(f"{place.register_url} registered no client: {why(status, answer)}")
+            raise self.failed(
+                f"{place.register_url} registered no client: {error_text(status, answer)}"
+            )
         decided = answer.get("token_endpoint_auth_method")
         return msgspec.structs.replace(
             bare,
@@ -288,6 +290,14 @@ class GatewayLogin(CodeFlow):
         super().__init__("the gateway", grant, named=named)
         self.issuer = issuer
         self.registers_itself = not grant.client_id
+
+    async def begin_here(self, redirect_uri: str) -> BegunLogin:
+        """Begin to log somebody in; the browser comes back to `redirect_uri`.
+
+        Raises:
+            NoToken: it cannot be found out where.
+        """
+        return await self.begin(URL(self.issuer), Challenge(), redirect_uri)
 
     def failed(self, reason: str) -> NoToken:
         """As `TokenClient.failed`."""

@@ -93,7 +93,7 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
             if login.access_token != refused:
                 return login.access_token
             if set(challenge.scopes) <= set(login.scopes):
-                place = await self.found(url, challenge)
+                place = await self.discover_server(url, challenge)
                 if place.issuer != login.issuer:
                     raise self.login_needed(f"it changed to issuer {place.issuer!r}")
                 return (await self._refreshed(login)).access_token

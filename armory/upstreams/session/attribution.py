@@ -82,7 +82,7 @@ class Attribution:
         self._given_up = AbandonedCalls()
         self._may_ask = AbandonedCalls()  # those of them that could make it ask
 
-    def asked(self, method: str) -> None:
+    def note_question(self, method: str) -> None:
         """The upstream has asked something: from now on, calls that may cause questions run one at
         a time.
         """

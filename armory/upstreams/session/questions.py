@@ -146,7 +146,7 @@ class Questions:
         answers it.
         """
         method, link = question.method, self._link
-        self._attribution.asked(method)
+        self._attribution.note_question(method)
         informer = self._attribution.informer(method)
         if informer is not None:
             self._put(question, informer)

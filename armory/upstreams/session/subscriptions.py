@@ -18,7 +18,7 @@ from armory.protocol.capabilities import declares_groups
 from armory.protocol.link import RESOURCE_META, Call, Params, Refused, Reply
 from armory.protocol.methods import LISTEN, LOG_LEVELS, loud_enough
 from armory.protocol.rawjson import encode
-from armory.tasks import Tasks
+from armory.tasks import Tasks, retrieve_failure
 from armory.upstreams.session.context import UNKNOWN, Identity
 from armory.upstreams.session.listening import ListenStream
 from armory.upstreams.spec import UpstreamSpec
@@ -163,7 +163,7 @@ class Subscriptions:
             asking.cancel()
             raise
         if not asking.done():
-            asking.add_done_callback(_seen)
+            asking.add_done_callback(retrieve_failure)  # a session that ends is reported elsewhere
         elif not asking.cancelled():
             asking.result()
 
@@ -218,12 +218,6 @@ class Subscriptions:
                 self._spec.key, self._request, self._notified, groups=groups
             )
         return self._stream
-
-
-def _seen(task: asyncio.Task[None]) -> None:
-    """Ignore the outcome of a task: a session that ends is reported elsewhere."""
-    if not task.cancelled():
-        task.exception()
 
 
 def _flag(capabilities: Mapping[str, Any], kind: str, name: str) -> bool:

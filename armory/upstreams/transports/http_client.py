@@ -18,7 +18,7 @@ from armory.domain.uris import readable
 from armory.errors import UpstreamTimeout, UpstreamUnavailable
 from armory.http1.failing import broken
 from armory.http1.pool import Connections, Fields
-from armory.http1.proxied import Proxied, why
+from armory.http1.proxied import Proxied, failure_text
 from armory.http1.reading import Answer
 from armory.http1.response import BadAnswer, ClosedEarly, NoConnection
 from armory.http1.sending import Body
@@ -198,7 +198,7 @@ class HttpClient:
         elif isinstance(error, ClosedEarly | BadAnswer):
             what = f"{where}: {error}"
         else:
-            what = why(error, where)
+            what = failure_text(error, where)
         return UpstreamUnavailable(f"upstream {self._spec.key!r}: {what}", upstream=self._spec.key)
 
     def _look_again(self) -> None:

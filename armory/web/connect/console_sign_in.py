@@ -47,8 +47,8 @@ class IssuerLogin(GatewayLogin):
         self._found: Mapping[str, Any] | None = None
         self._until = 0.0
 
-    async def found(self, url: URL, challenge: Challenge) -> AuthServerMetadata:
-        """As `CodeFlow.found`: the issuer itself."""
+    async def discover_server(self, url: URL, challenge: Challenge) -> AuthServerMetadata:
+        """As `CodeFlow.discover_server`: the issuer itself."""
         try:
             if self._found is None or self._until < time.monotonic():
                 self._found = await server_metadata(self.issuer, self.fetch)

@@ -26,7 +26,7 @@ from armory.upstreams.upstream import Upstream
 from armory.web.connect import pages
 from armory.web.connect.persons import Person, Persons
 from armory.web.connect.services import ConnectServices
-from armory.web.cookies import SealedCookies
+from armory.web.cookies import SealedCookies, origin_of
 from armory.web.pages import message_page
 
 _log = Logger(__name__)
@@ -62,7 +62,7 @@ class Connect:
 
     def __init__(self, services: ConnectServices) -> None:
         self._s = services
-        self._cookies = SealedCookies(services.seal, self._path, self._origin)
+        self._cookies = SealedCookies(services.seal, self._path, services.hosts)
         self._persons = Persons(services, self._cookies)
         self._finishing: Flights[None] = Flights()
         self._used: MutableMapping[str, None] = TTLCache[str, None](_SEEN, _LOGIN_S)
@@ -86,7 +86,7 @@ class Connect:
             except (AuthenticationFailed, AccessDenied) as error:
                 return message_page("That did not work", error.message, 403)
             except ArmoryError as error:
-                _log.often("warning", "connect_failed", error=error.message)
+                _log.rate_limited("warning", "connect_failed", error=error.message)
                 return message_page("That did not work", error.message, 502)
 
         return guarded
@@ -201,7 +201,7 @@ class Connect:
     ) -> web.Response:
         sign_in = self._s.sign_in
         assert sign_in is not None
-        principal = await sign_in.who(visit.begun, back)
+        principal = await sign_in.principal_of(visit.begun, back)
         await self._s.authenticator.admit(principal)
         scopes = principal.scopes if sign_in.says_scopes else None
         response = self._back(visit.server)
@@ -235,7 +235,7 @@ class Connect:
         return f"{self._s.base_path}/connect"
 
     def _origin(self, request: web.Request) -> str:
-        return self._s.hosts.origin_of(request.remote, request.scheme, request.headers)
+        return origin_of(self._s.hosts, request)
 
     def _callback(self, request: web.Request) -> str:
         return f"{self._origin(request)}{self._path}/callback"

@@ -15,7 +15,7 @@ from aiohttp import web
 from armory.domain.principal import ANONYMOUS, Method, Principal
 from armory.errors import AuthenticationFailed
 from armory.web.connect.services import ConnectServices
-from armory.web.cookies import SealedCookies
+from armory.web.cookies import SealedCookies, origin_of
 
 _COOKIE = "armory_person"
 _LIFE_S = 900
@@ -99,7 +99,7 @@ class Persons:
             AuthenticationFailed: nobody's.
         """
         hosts, headers = self._s.hosts, {"Authorization": f"Bearer {credential}"}
-        origin = hosts.origin_of(request.remote, request.scheme, request.headers)
+        origin = origin_of(hosts, request)
         whole = f"{origin}{self._s.base_path}/mcp" if hosts.names_itself else None
         check = self._s.authenticator.authenticate
         try:

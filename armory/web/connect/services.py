@@ -39,7 +39,7 @@ class SignIn(Protocol):
         """Begin a login; the browser comes back to `redirect_uri`."""
         ...
 
-    async def who(self, begun: BegunLogin, back: Mapping[str, str]) -> Principal:
+    async def principal_of(self, begun: BegunLogin, back: Mapping[str, str]) -> Principal:
         """The principal of a completed login, by the callback's parameters `back`."""
         ...
 

@@ -40,17 +40,13 @@ class IssuerSignIn(GatewayLogin):
         """False: an ID token carries no scopes."""
         return False
 
-    async def begin_here(self, redirect_uri: str) -> BegunLogin:
-        """Begin a login; the browser comes back to `redirect_uri`."""
-        return await self.begin(URL(self.issuer), Challenge(), redirect_uri)
-
-    async def who(self, begun: BegunLogin, back: Mapping[str, str]) -> Principal:
+    async def principal_of(self, begun: BegunLogin, back: Mapping[str, str]) -> Principal:
         """The principal of a completed login, by the callback's parameters `back`."""
         login, id_token = await self.finish(begun, back)
         return await self._signed_in(id_token, login.client_id)
 
-    async def found(self, url: URL, challenge: Challenge) -> AuthServerMetadata:
-        """As `CodeFlow.found`: the issuer itself, for no resource."""
+    async def discover_server(self, url: URL, challenge: Challenge) -> AuthServerMetadata:
+        """As `CodeFlow.discover_server`: the issuer itself, for no resource."""
         try:
             server = await server_metadata(self.issuer, self.fetch)
             return usable_metadata(server, url, self.issuer, None)

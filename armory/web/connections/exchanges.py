@@ -50,7 +50,7 @@ INTERNALS = (
     "_request_in_progress", "_resume_reading_if_drained", "_resume_transport_reading",
     "_task_handler", "_upgraded", "_waiter",
 )  # fmt: skip
-"""What this file and `Connection` use of aiohttp's connection beside its public parts."""
+"""What connections use of aiohttp's beside its public parts."""
 AT_ONCE = 8
 """Requests of a connection that are answered in one turn of the event loop where nothing has to be
 waited for."""

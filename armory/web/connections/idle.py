@@ -36,11 +36,11 @@ class Idle:
         self._again_at = float("-inf")
 
     def made(self, connection: Connection) -> None:
-        """It is new."""
+        """Record a new connection."""
         self._unused[connection] = None
 
     def lost(self, connection: Connection) -> None:
-        """It has ended."""
+        """Forget a connection that has ended."""
         self._unused.pop(connection, None)
 
     def forget_order(self) -> None:

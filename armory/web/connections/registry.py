@@ -17,7 +17,7 @@ from aiohttp.web_server import Server
 
 from armory.logger import Logger
 from armory.web.connections.arriving import COUNTED_BYTES, Arriving, first_of_largest_caller
-from armory.web.connections.connection import ENDING, TIMED_OUT, TOO_LARGE, Connection
+from armory.web.connections.connection import Connection
 from armory.web.connections.crowding import Crowding
 from armory.web.connections.descriptors import used_up
 from armory.web.connections.endings import Endings
@@ -25,6 +25,7 @@ from armory.web.connections.exchanges import check_library
 from armory.web.connections.hanging_up import end_if_hung_up
 from armory.web.connections.idle import Idle
 from armory.web.connections.pacing import Pace
+from armory.web.connections.receiving import ENDING, TIMED_OUT, TOO_LARGE
 from armory.web.settings import RESERVED, ListenSettings
 
 _log = Logger(__name__)

@@ -68,7 +68,7 @@ class Pages:
         self._server = services.server
         self._urls = GatewayUrls(services)
         self._path = f"{services.base_path}/oauth"
-        self._cookies = SealedCookies(services.seal, self._path, self._urls.origin)
+        self._cookies = SealedCookies(services.seal, self._path, services.hosts)
         self._finishing: Flights[str | None] = Flights()
 
     def register(self, app: web.Application) -> None:
@@ -86,7 +86,7 @@ class Pages:
             except Returned as back:
                 return _sent(back.url)
             except OAuthError as error:
-                _log.often(
+                _log.rate_limited(
                     "info",
                     "oauth_refused",
                     path=request.path,
@@ -95,7 +95,7 @@ class Pages:
                 )
                 return message_page("That did not work", error.description, 400)
             except ArmoryError as error:
-                _log.often("warning", "oauth_failed", path=request.path, error=error.message)
+                _log.rate_limited("warning", "oauth_failed", path=request.path, error=error.message)
                 return message_page("That did not work", error.message, 502)
 
         return guarded
@@ -217,7 +217,7 @@ class Pages:
         try:
             login, identity = await self._server.provider.logged_in(visit.begun, back)
         except ArmoryError as error:
-            _log.often("info", "login_refused", reason=error.message)
+            _log.rate_limited("info", "login_refused", reason=error.message)
             answer = {"error": _code_of(error), "error_description": error.message[:300]}
             return visit.request.back(visit.issuer, **answer)
         code = await self._server.grants.code(grant, Grant(visit.request, identity, login))

@@ -66,7 +66,7 @@ class Endpoints:
                     raise OAuthError("access_denied", "this Host is not allowed here", 403)
                 return await handler(request)
             except OAuthError as error:
-                _log.often(
+                _log.rate_limited(
                     "info",
                     "oauth_refused",
                     path=request.path,
@@ -75,7 +75,7 @@ class Endpoints:
                 )
                 return refusal(error)
             except ArmoryError as error:
-                _log.often("warning", "oauth_failed", path=request.path, error=error.message)
+                _log.rate_limited("warning", "oauth_failed", path=request.path, error=error.message)
                 return refusal(OAuthError("temporarily_unavailable", "try again later", 503))
 
         app.router.add_route(method, path, guarded)

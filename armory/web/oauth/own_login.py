@@ -37,8 +37,8 @@ class OwnLogin(GatewayLogin):
         super().__init__(server.provider.issuer, AuthorizationCode(OWN), ())
         self._server = server
 
-    async def found(self, url: URL, challenge: Challenge) -> AuthServerMetadata:
-        """As `CodeFlow.found`: the gateway itself, whose endpoint is at `url`."""
+    async def discover_server(self, url: URL, challenge: Challenge) -> AuthServerMetadata:
+        """As `CodeFlow.discover_server`: the gateway itself, whose endpoint is at `url`."""
         issuer = str(url).removesuffix("/mcp")
         return AuthServerMetadata(
             f"{issuer}/oauth/token",
@@ -71,7 +71,7 @@ class OwnLogin(GatewayLogin):
         mcp = URL(f"{redirect_uri.removesuffix('/connect/callback')}/mcp")
         return await self.begin(mcp, Challenge(), redirect_uri)
 
-    async def who(self, begun: BegunLogin, back: Mapping[str, str]) -> Principal:
+    async def principal_of(self, begun: BegunLogin, back: Mapping[str, str]) -> Principal:
         """The principal of a completed login.
 
         Raises:

@@ -17,7 +17,7 @@ from armory.authserver.errors import OAuthError
 from armory.authserver.requests import each_once
 from armory.authserver.server import AuthorizationServer
 from armory.security.sealing import Seal
-from armory.web.cookies import Hosts
+from armory.web.cookies import Hosts, origin_of
 
 BODY_BYTES = 32_768
 ANYBODY = {"Access-Control-Allow-Origin": "*"}
@@ -51,7 +51,7 @@ class GatewayUrls:
 
     def origin(self, request: web.Request) -> str:
         """`scheme://host`, through trusted proxies."""
-        return self._s.hosts.origin_of(request.remote, request.scheme, request.headers)
+        return origin_of(self._s.hosts, request)
 
     def issuer(self, request: web.Request) -> str:
         """The issuer identifier of the gateway."""

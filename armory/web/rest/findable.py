@@ -95,7 +95,7 @@ class FindableTools:
         found = self._sets[key] = Findable(base, registered, visible, digest)
         return found
 
-    def settled(self, among: Findable) -> bool:
+    def is_indexed(self, among: Findable) -> bool:
         """Whether the index holds all of these tools as they are now; it follows the catalog soon
         after.
         """

@@ -91,11 +91,11 @@ async def _answer(
     except ArmoryError as error:
         failed = problem_of(error)
         if failed.status >= 500:
-            _log.often(
+            _log.rate_limited(
                 "warning", "rest_failed", request_id=request_id, code=error.code, error=str(error)
             )
     except Exception:  # noqa: BLE001 one request's bug must not show its insides nor end the connection
-        _log.often(
+        _log.rate_limited(
             "error", "rest_crashed", request_id=request_id, route=route.operation, exc_info=True
         )
         failed = Problem(500, "internal", "something went wrong inside; see the log")

@@ -179,8 +179,8 @@ class RetrieveHandlers:
     def _log(
         self, call: RestCall, query_id: str, text: str, found: Found, path: str, took_ms: float
     ) -> None:
-        if call.services.asked is not None:
-            call.services.asked(call.principal, (text,), found.names)
+        if call.services.record_query is not None:
+            call.services.record_query(call.principal, (text,), found.names)
         call.services.accounts.query_log.add(
             QueryRecord(
                 query_id,
@@ -298,7 +298,7 @@ def _problem(error: BaseException) -> dict[str, str]:
     elif isinstance(error, ArmoryError):
         problem = problem_of(error)
     else:
-        _log.often("error", "rest_stream_crashed", exc_info=error)
+        _log.rate_limited("error", "rest_stream_crashed", exc_info=error)
         problem = Problem(500, "internal", "something went wrong inside; see the log")
     return {"code": problem.code, "detail": problem.detail}
 

@@ -131,7 +131,7 @@ class Searching:
         return facts
 
     async def _look(self, wanted: SearchRequest, among: Findable) -> Found:
-        settled = self._findable.settled(among)
+        settled = self._findable.is_indexed(among)
         ranking = await self._services.engine.rank(wanted.query, among.visible)
         cut = ranking.cut(wanted.limits)
         matches = [ranking.match(position) for position in cut.shown]

@@ -206,8 +206,8 @@ class RestServices:
         variant: gives a text that differs whenever the retrieval configuration does.
         indexed: waits until the tools that were told to the index can be found; None: nothing is
             searched.
-        asked: told of every answered search: who, the texts, the exposed names that were found;
-            None: nobody wants to know.
+        record_query: told of every answered search: who, the texts, the exposed names that were
+            found; None: nobody wants to know.
         take: counts one request of a principal; raises `RateLimited` where it is one too many.
         searching: likewise one search.
         answered: told of every request: method, the route's path, status, seconds.
@@ -237,7 +237,7 @@ class RestServices:
     base_path: str = ""
     variant: Callable[[], str] = str
     indexed: Callable[[], Awaitable[None]] | None = None
-    asked: Callable[[Principal, tuple[str, ...], tuple[str, ...]], None] | None = None
+    record_query: Callable[[Principal, tuple[str, ...], tuple[str, ...]], None] | None = None
     take: Callable[[Principal], Awaitable[None]] | None = None
     searching: Callable[[Principal], Awaitable[None]] | None = None
     answered: Callable[[str, str, int, float], None] | None = None

@@ -140,7 +140,7 @@ def person_at(principal: Principal, remote: str | None) -> str:
     return f"{principal.key} {remote}" if principal is ANONYMOUS else principal.person
 
 
-def gone(admitted: AdmittedRequest) -> web.StreamResponse:
+def session_gone(admitted: AdmittedRequest) -> web.StreamResponse:
     """The answer where there is no such session (any more)."""
     message = "no such session; it may have expired: send initialize again"
     return refusal(404, codes.INVALID_REQUEST, message, headers=admitted.extra)

@@ -203,7 +203,7 @@ class HttpEdge:
         await self._end_those(lambda principal: principal.key == key)
 
     async def end_user(self, user: str) -> None:
-        """The same for a user, whatever credential it used."""
+        """End the sessions, streams and calls of a user, whatever credential opened them."""
         await self._end_those(lambda principal: principal.user == user)
 
     async def _end_those(self, whose: Callable[[Principal], bool]) -> None:

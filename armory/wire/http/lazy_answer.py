@@ -19,16 +19,16 @@ from armory.protocol.errors import Malformed
 from armory.protocol.headers import SESSION_HEADER
 from armory.protocol.jsonrpc import Message
 from armory.protocol.link import ClientGone, Reply
-from armory.tasks import seen, spawn, start, stop
+from armory.tasks import retrieve_failure, spawn, start, stop
 from armory.wire.dispatch import Dispatcher
 from armory.wire.errors import status_of
 from armory.wire.http.admitted import (
     OVERDUE,
     AdmittedRequest,
     answered_overdue,
-    gone,
     json_answer,
     new_stream,
+    session_gone,
 )
 from armory.wire.http.answers import held_for, write_event
 from armory.wire.http.keepalive import KeepaliveTimer
@@ -96,7 +96,7 @@ class LazyAnswer:
             return self._response
         if self._opening is None:
             self._opening = start(self._start(), "headers of an answer")
-            self._opening.add_done_callback(seen)
+            self._opening.add_done_callback(retrieve_failure)
         return await asyncio.shield(self._opening)
 
     async def _start(self) -> web.StreamResponse:
@@ -149,7 +149,7 @@ def without_answer(session: Session, admitted: AdmittedRequest) -> web.StreamRes
     which the client may not know.
     """
     if session.closed:
-        return gone(admitted)
+        return session_gone(admitted)
     return web.Response(status=202, headers=dict(admitted.extra))
 
 

@@ -22,11 +22,11 @@ from armory.wire.http.admitted import (
     OVERDUE,
     AdmittedRequest,
     answered_overdue,
-    gone,
     json_answer,
     new_stream,
     only_answer,
     refusal,
+    session_gone,
 )
 from armory.wire.http.answers import held_for, write_event
 from armory.wire.http.context import EdgeContext
@@ -229,7 +229,7 @@ class LegacyEndpoint:
             if answer is not None:
                 return answer
         self._edge.dispatcher.refused(admitted.caller, "http_404")
-        return gone(admitted)
+        return session_gone(admitted)
 
     async def _initialize(
         self, admitted: AdmittedRequest, message: Message, params: dict[str, Raw]
@@ -283,7 +283,7 @@ class LegacyEndpoint:
             answer = await answer_to(dispatcher, message, admitted, session, before, known)
             stream.put(answer)
         except Exception as defect:  # noqa: BLE001 nobody waits for the task
-            _log.often("error", "task_failed", task="request of a client", exc_info=defect)
+            _log.rate_limited("error", "task_failed", task="request of a client", exc_info=defect)
         finally:
             if session.inflight.get(key) is asyncio.current_task():
                 del session.inflight[key]

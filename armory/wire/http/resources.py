@@ -63,7 +63,7 @@ class ProtectedResources:
         return f"{self._origin(request)}{path}"
 
     def whole(self, request: web.Request) -> str | None:
-        """The same for `/mcp`, for requests that are for the gateway itself."""
+        """The URL of `/mcp`, for requests to the gateway itself; None as for `own`."""
         if self._protected is None or not self._hosts.names_itself:
             return None
         return f"{self._origin(request)}{self._base}/mcp"

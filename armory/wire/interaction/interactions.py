@@ -188,7 +188,7 @@ class Interactions:
 
     def _expire(self, handle: str) -> None:
         if self._stop(handle):
-            _log.often("info", "parked_call_expired", ttl_s=self._ttl_s)
+            _log.rate_limited("info", "parked_call_expired", ttl_s=self._ttl_s)
 
     def _stop(self, handle: str) -> bool:
         """End a parked call; returns whether it still existed."""

@@ -135,14 +135,16 @@ class RequestStates:
         try:
             claims: Any = value(self._seals.unseal(sealed))
         except (BrokenSeal, msgspec.DecodeError) as error:
-            _log.often("info", "request_state_refused", reason=str(error))
+            _log.rate_limited("info", "request_state_refused", reason=str(error))
             raise refused_state() from None
         fits, parked = claims["d"] == binding.digest, claims["k"] == "parked"
         if fits and parked and claims["r"] != self._replica:
             raise OwnedByReplica(claims["r"])
         # where it is parked, it is known how long it waits, whatever becomes of the clock
         if not fits or not (parked or time.time() < claims["e"]):
-            _log.often("info", "request_state_refused", reason="not for this request, or expired")
+            _log.rate_limited(
+                "info", "request_state_refused", reason="not for this request, or expired"
+            )
             raise refused_state()
         return claims["k"], claims["s"]
 

@@ -133,7 +133,7 @@ class Directory:
             if last is None:
                 self._untold = True
                 await self.store.set(_LOST, b"1", self._alive_s)  # fails while it takes nothing
-                _log.often("warning", "shared_store_told_again", sessions=len(self._claimed))
+                _log.rate_limited("warning", "shared_store_told_again", sessions=len(self._claimed))
             elif last != self.secret.encode() and not self._doubled:
                 self._doubled = True
                 _log.warning(

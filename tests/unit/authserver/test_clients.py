@@ -86,7 +86,7 @@ def test_a_client_that_registered_is_known_by_its_id_and_secret_alone() -> None:
     found = Registrations(SEAL)
     said = found.register({"redirect_uris": [BACK], "client_name": " A\u202eB ", "x": 1})
     id, secret = said["client_id"], said["client_secret"]
-    client = found.known(id)
+    client = found.find(id)
     assert client is not None
     assert client == Client(id, "AB", (BACK,), "client_secret_basic")
     found.check(client, secret)
@@ -95,9 +95,9 @@ def test_a_client_that_registered_is_known_by_its_id_and_secret_alone() -> None:
         with pytest.raises(UnusableClient, match="not the one that was given"):
             found.check(client, wrong)
     for unknown in ("", "else", id[:-1], id.removeprefix("armory_client_"), f"x{id}"):
-        assert found.known(unknown) is None
-    assert Registrations(Seal(["another-secret-of-it"])).known(id) is None
-    assert Registrations(SEAL, ["https://b.example/"]).known(id) is None, "allowed no more"
+        assert found.find(unknown) is None
+    assert Registrations(Seal(["another-secret-of-it"])).find(id) is None
+    assert Registrations(SEAL, ["https://b.example/"]).find(id) is None, "allowed no more"
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_a_client_that_asks_for_what_there_is_not_has_no_secret() -> None:
         said = found.register({"redirect_uris": [OTHER], "token_endpoint_auth_method": method})
         assert said["token_endpoint_auth_method"] == "none"
         assert "client_secret" not in said
-        client = found.known(said["client_id"])
+        client = found.find(said["client_id"])
         assert client is not None
         found.check(client, "whatever it says")
 
@@ -146,7 +146,7 @@ def test_a_client_of_the_operator_is_known_as_it_is_written() -> None:
         "open": KnownClient("Open", redirects=(BACK,)),
     }
     found = Registrations(SEAL, by_hand=by_hand)
-    desk, public = found.known("desk"), found.known("open")
+    desk, public = found.find("desk"), found.find("open")
     assert desk == Client("desk", "desk", (BACK,), "client_secret_basic")
     assert public == Client("open", "Open", (BACK,), "none")
     assert desk is not None

@@ -281,7 +281,7 @@ def test_names_that_editors_fill_in() -> None:
     ],
     ids=["amp", "workspace", "devcontainer", "nested"],
 )
-def test_other_places(tmp_path: Path, data: Any) -> None:
+def test_servers_are_found_where_each_client_nests_them(tmp_path: Path, data: Any) -> None:
     assert read(tmp_path, "x.json", json.dumps(data)).upstreams == {"a": {"command": "x"}}
 
 

@@ -97,9 +97,10 @@ _THERE = "audience: 'https://y', audience_client_id: c"
         "type: passthrough",
     ],
 )
-def test_that_it_is_each_caller_s_own_may_be_said(auth: str) -> None:
+def test_grants_that_are_each_caller_s_own_may_say_so(auth: str) -> None:
     text = f"upstreams: {{a: {{url: 'http://x', auth: {{{auth}, per: principal}}}}}}"
-    upstream_specs(load_text(text, environ={}))
+    (spec,) = upstream_specs(load_text(text, environ={}))
+    assert spec.auth is not None
 
 
 @pytest.mark.parametrize(

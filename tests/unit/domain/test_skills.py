@@ -34,7 +34,7 @@ def skill(**changes: Any) -> dict[str, Any]:
         skill(uri="skill://refunds/SKILL.md", resources=[file("skill://refunds/SKILL.md")]),
     ],
 )
-def test_good_ones(good: dict[str, Any]) -> None:
+def test_what_a_skill_may_say(good: dict[str, Any]) -> None:
     assert skill_problem(good) is None
 
 

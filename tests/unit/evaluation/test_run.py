@@ -172,7 +172,7 @@ def test_a_mark_of_byte_order_is_no_part_of_the_first_line(write: Write) -> None
     assert load_dataset(folder) == read
 
 
-def test_absent_files(tmp_path: Path) -> None:
+def test_a_missing_file_of_a_data_set_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"tools\.jsonl cannot be read: No such file"):
         load_dataset(tmp_path / "nowhere")
 

@@ -22,9 +22,9 @@ def preceding(now: list[float]) -> QueryAttribution:
 def test_the_latest_query_that_found_the_tool(
     preceding: QueryAttribution, now: list[float]
 ) -> None:
-    preceding.asked(ANN, ("first",), ["a__x"])
-    preceding.asked(ANN, ("second",), ["a__x", "a__y"])
-    preceding.asked(ANN, ("third",), ["a__z"])
+    preceding.record_query(ANN, ("first",), ["a__x"])
+    preceding.record_query(ANN, ("second",), ["a__x", "a__y"])
+    preceding.record_query(ANN, ("third",), ["a__z"])
     assert preceding.led_to(ANN, "a__x") == "second"
     assert preceding.led_to(ANN, "a__w") is None
     assert preceding.led_to(ANN, "a__w", searched=True) == "third"
@@ -34,36 +34,38 @@ def test_the_latest_query_that_found_the_tool(
 
 
 def test_sessions_do_not_share_and_rest_counts_for_both(preceding: QueryAttribution) -> None:
-    preceding.asked(ANN, ("here",), ["a__x"], "session 1")
+    preceding.record_query(ANN, ("here",), ["a__x"], "session 1")
     assert preceding.led_to(ANN, "a__x", "session 2") is None
     assert preceding.led_to(ANN, "a__x") is None
     assert preceding.led_to(ANN, "a__x", "session 1") == "here"
-    preceding.asked(ANN, ("over REST",), ["a__x"])
+    preceding.record_query(ANN, ("over REST",), ["a__x"])
     assert preceding.led_to(ANN, "a__x", "session 2") == "over REST"
 
 
 def test_what_is_not_remembered(preceding: QueryAttribution) -> None:
     quiet = Principal("q", scopes=frozenset({"no-learning"}))
-    preceding.asked(quiet, ("private",), ["a__x"])
-    preceding.asked(ANN, ("one", "two"), ["a__x"])
+    preceding.record_query(quiet, ("private",), ["a__x"])
+    preceding.record_query(ANN, ("one", "two"), ["a__x"])
     assert preceding.led_to(quiet, "a__x", searched=True) is None
     assert preceding.led_to(ANN, "a__x", searched=True) is None
 
 
 def test_of_several_intents_no_earlier_query_is_credited(preceding: QueryAttribution) -> None:
-    preceding.asked(ANN, ("send an email to bob",), ["mail__send", "ops__rotate"])
-    preceding.asked(ANN, ("rotate the logs", "list the backups"), ["ops__rotate"], "session 1")
+    preceding.record_query(ANN, ("send an email to bob",), ["mail__send", "ops__rotate"])
+    preceding.record_query(
+        ANN, ("rotate the logs", "list the backups"), ["ops__rotate"], "session 1"
+    )
     assert preceding.led_to(ANN, "ops__rotate", "session 1", searched=True) is None
     assert preceding.led_to(ANN, "ops__rotate", "session 1") is None
     assert preceding.led_to(ANN, "mail__send", "session 1") == "send an email to bob"
-    preceding.asked(ANN, ("free some space",), ["ops__clean"], "session 1")
+    preceding.record_query(ANN, ("free some space",), ["ops__clean"], "session 1")
     assert preceding.led_to(ANN, "ops__rotate", "session 1", searched=True) == "free some space"
 
 
 def test_among_replicas_a_callers_latest_query_may_have_come_to_another() -> None:
     here = QueryAttribution(alone=False)
-    here.asked(ANN, ("free some space",), ["ops__rotate"])
-    here.asked(ANN, ("deploy it",), ["ci__deploy"], "session 1")
+    here.record_query(ANN, ("free some space",), ["ops__rotate"])
+    here.record_query(ANN, ("deploy it",), ["ci__deploy"], "session 1")
     assert here.led_to(ANN, "mail__send", searched=True) is None
     assert here.led_to(ANN, "ops__rotate", searched=True) == "free some space"
     assert here.led_to(ANN, "mail__send", "session 1", searched=True) == "deploy it"

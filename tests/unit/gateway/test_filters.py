@@ -85,7 +85,7 @@ async def test_a_raw_list_is_narrowed_like_any_other(filtering: Bench) -> None:
     assert (listed["ttlMs"], listed["cacheScope"]) == (0, "private"), "others ask for other tools"
 
 
-async def test_other_lists(filtering: Bench) -> None:
+async def test_prompts_and_resources_are_filtered_by_name_or_uri(filtering: Bench) -> None:
     assert await entries(filtering, "prompts/list", patterns("up__h*")) == ["up__hi"]
     assert await entries(filtering, "prompts/list", patterns("hi")) == []
     for method, uri in (

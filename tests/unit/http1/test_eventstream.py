@@ -67,7 +67,7 @@ def test_an_unfinished_event_is_not_reported() -> None:
 
 
 @pytest.mark.parametrize("stream", [b"data: %s\n\n" % (b"x" * 20), b"data: 12345\n" * 3, b"x" * 20])
-def test_too_large(stream: bytes) -> None:
+def test_an_event_beyond_the_limit_is_refused(stream: bytes) -> None:
     with pytest.raises(EventTooLarge, match="10 bytes"):
         parse(stream, limit=10)
 

@@ -14,6 +14,7 @@ from msgspec import Raw
 from armory.protocol import bodies
 from armory.protocol.errors import Malformed
 from armory.protocol.scanning.values import at_once
+from tests.unit.protocol.walking import depth
 
 JSON: st.SearchStrategy[Any] = st.recursive(
     st.integers() | st.text('a[]{}"\\', max_size=8),
@@ -41,11 +42,6 @@ def test_half_a_character_in_a_batch_is_replaced() -> None:
 @given(value=JSON, limit=st.integers(1, 6))
 @settings(max_examples=200, deadline=None)
 def test_depth_is_told_as_a_walk_over_the_value_tells_it(value: Any, limit: int) -> None:
-    def depth(found: Any) -> int:
-        if isinstance(found, dict):
-            return 1 + max(map(depth, found.values()), default=0)  # pyright: ignore[reportUnknownArgumentType]
-        return 1 + max(map(depth, found), default=0) if isinstance(found, list) else 0  # pyright: ignore[reportUnknownArgumentType]
-
     for text in (msgspec.json.encode(value), json.dumps(value, indent=1).encode()):
         if depth(value) > limit:
             with pytest.raises(Malformed, match=f"deeper than {limit} levels"):

@@ -107,7 +107,9 @@ def test_random_objects_are_a_message_or_malformed(body: dict[str, Any]) -> None
         if message.is_request:
             jsonrpc.params_of(message)
     except Malformed:
-        pass
+        return
+    assert body["jsonrpc"] == "2.0"
+    assert (message.is_request or message.is_notification) == ("method" in body)
 
 
 @settings(max_examples=60, deadline=None)
@@ -203,7 +205,7 @@ def test_messages_are_written_with_what_they_have_alone() -> None:
     ],
 )
 def test_what_a_message_will_be_is_told_from_its_beginning(head: bytes, method: object) -> None:
-    found = jsonrpc.begun(head)
+    found = jsonrpc.opening_message(head)
     assert found is None if method is None else found is not None and found.method == method
 
 

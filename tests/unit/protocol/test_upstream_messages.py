@@ -47,7 +47,7 @@ def test_a_byte_order_mark_is_none_of_it(size: int) -> None:
     assert (message.id, msgspec.json.decode(message.result)) == (3, {"a": text})
 
 
-def test_a_batch() -> None:
+def test_a_batch_is_read_message_by_message() -> None:
     first, second = decode(b' [{"id":1,"result":{}},{"method":"m","params":{"a":[1]}}]')
     assert (first.id, second.method, bytes(params_of(second)["a"])) == (1, "m", b"[1]")
 

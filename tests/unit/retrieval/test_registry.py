@@ -57,7 +57,7 @@ def test_absent_extras_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
         CrossEncoder("x")
 
 
-def test_unknown_names() -> None:
+def test_unknown_names_are_refused_with_the_known_ones() -> None:
     with pytest.raises(ConfigError, match="unknown index 'magic'; one of exact, faiss, qdrant"):
         make_index("magic", HashingEmbedder())
     with pytest.raises(ConfigError, match="has no cross-encoder 'nonsense'; expected one"):

@@ -160,10 +160,10 @@ def test_a_large_start_is_spared_and_a_small_one_is_gone_through_first(clock: Cl
         cycle = Cycle()
         ended = weakref.ref(cycle)
         del cycle
-        collector.begun()
+        collector.freeze_start()
         assert ended() is None
         held = _data(100_000)
-        collector.begun()
+        collector.freeze_start()
         assert gc.get_freeze_count() > spared + 50_000
         assert held
     assert gc.get_stats()[2]["collections"] == full + 1

@@ -28,7 +28,7 @@ def bearer(token: str) -> CIMultiDict[str]:
     return CIMultiDict({"authorization": f"Bearer {token}"})
 
 
-async def test_static_tokens() -> None:
+async def test_a_static_token_is_its_principal_in_either_header() -> None:
     chain = Authenticator(TOKENS, allow_anonymous=False)
     principal = await chain.authenticate(bearer("ci-secret-token"))
     assert principal == Principal("ci", "robot", frozenset(("run",)), "token")

@@ -11,7 +11,7 @@ from armory.security.oauth import OAuthScheme
 from armory.security.settings import JwtSettings, OAuthSettings
 from armory.testing.clock import FakeClock
 from armory.testing.identity import IdentityProvider
-from tests.unit.security.test_jwt import AUDIENCE, ISSUER, Provider, claims
+from tests.unit.security.jwt_provider import AUDIENCE, ISSUER, Provider, claims
 
 pytestmark = pytest.mark.anyio
 HERE = "https://gateway.example/mcp"

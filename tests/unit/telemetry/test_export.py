@@ -17,7 +17,7 @@ from armory.runtime.blocks.extras import absent_extras
 from armory.telemetry import conventions as c
 from armory.telemetry import export
 from armory.telemetry.durations import AGGREGATION, EXPONENTIAL
-from armory.telemetry.export import MODULE, OnceAMinute, check, opened_tracing, wanted
+from armory.telemetry.export import MODULE, OnceAMinute, check, enabled_signals, opened_tracing
 from armory.telemetry.settings import OtelSettings
 from armory.testing.collector import Collector
 
@@ -41,7 +41,7 @@ ALL = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"}
 def test_the_environment_says_what_is_sent(
     settings: OtelSettings, environ: dict[str, str], expected: tuple[bool, bool]
 ) -> None:
-    assert wanted(settings, environ) == expected
+    assert enabled_signals(settings, environ) == expected
 
 
 def test_a_protocol_that_is_not_there_is_refused_by_name() -> None:

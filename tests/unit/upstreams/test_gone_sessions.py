@@ -25,17 +25,6 @@ CALL = {"name": Raw(b'"echo"'), "arguments": Raw(b"{}")}
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[ScriptedUpstream]:
-    async with ScriptedUpstream(eras="legacy") as server:
-        yield server
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
 async def pool(server: ScriptedUpstream, clock: FakeClock) -> AsyncIterator[Pool]:
     more: dict[str, Any] = {"breaker_failures": 1, "breaker_open_s": 30, "idle_timeout_s": 100}
     pool = Pool([UpstreamSpec("up", url=server.url, isolation="session", **more)], clock=clock)

@@ -220,7 +220,7 @@ async def test_a_later_caller_of_a_stateless_upstream_costs_no_round_trip(opener
         assert await works(link)
 
 
-async def test_nobody_listens(opener: Opener) -> None:
+async def test_a_refused_connection_is_told_without_the_password_in_the_url(opener: Opener) -> None:
     async with ScriptedUpstream() as server:
         url = server.url
     with pytest.raises(UpstreamUnavailable, match=r"'up': no connection to http://127\.0\.0\.1"):

@@ -29,12 +29,6 @@ PATHS = ":".join(path for path in sys.path if path)
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[ScriptedUpstream]:
-    async with ScriptedUpstream(eras="legacy") as server:
-        yield server
-
-
-@pytest.fixture
 def observer() -> RecordingObserver:
     return RecordingObserver()
 

@@ -32,12 +32,6 @@ BOTH, ONE = frozenset({"mem://one", "mem://two"}), frozenset({"mem://one"})
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[ScriptedUpstream]:
-    async with ScriptedUpstream(eras="legacy") as server:
-        yield server
-
-
-@pytest.fixture
 async def pool(server: ScriptedUpstream, clock: FakeClock) -> AsyncIterator[Pool]:
     pool = Pool([UpstreamSpec("up", url=server.url, idle_timeout_s=100)], clock=clock)
     yield pool
@@ -120,7 +114,7 @@ def watched_over(clock: FakeClock, *ends: bool) -> tuple[Watched, list[Link]]:
         links.append(Link(those, ends=next(coming)))
         return cast("BaseLink", links[-1])
 
-    those.append(Watched("up", linked, clock))
+    those.append(Watched("up", linked, lambda _owner: [], clock))
     return those[0], links
 
 
@@ -128,8 +122,7 @@ async def test_a_session_that_ends_with_the_answer_is_made_again(clock: FakeCloc
     watched, links = watched_over(clock, True, False)
     async with asyncio.timeout(20):
         first = Link([watched], ends=True)
-        await first.set_resources(ONE)
-        watched.want("ann", ONE, [cast("BaseLink", first)])
+        await watched.watch("ann", ONE, [cast("BaseLink", first)])
         await until(lambda: clock.sleeping == 1)
         await clock.advance(60)
         await until(lambda: len(links) == 2)
@@ -142,11 +135,11 @@ async def test_what_is_forgotten_as_a_session_is_lost_can_be_watched_again(
     clock: FakeClock,
 ) -> None:
     watched, links = watched_over(clock, False)
-    watched.want("ann", ONE)
+    await watched.watch("ann", ONE, [])
     watched.lost("ann")
     watched.forget()
     await until(lambda: not clock.sleeping)
-    watched.want("ann", BOTH)
+    await watched.watch("ann", BOTH, [])
     watched.lost("ann")
     async with asyncio.timeout(20):
         await until(lambda: clock.sleeping == 1)

@@ -23,7 +23,7 @@ from armory.errors import ConfigError
 from armory.testing.serving import listen
 from armory.web.app import Listening, make_app
 from armory.web.binding import bind
-from armory.web.connections import connection, exchanges
+from armory.web.connections import connection, exchanges, receiving
 from armory.wire.http.body import read_body
 
 pytestmark = pytest.mark.anyio
@@ -276,7 +276,7 @@ async def test_no_task_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_is_relied_on_of_a_connection_is_known_by_name() -> None:
     used: set[str] = set()
-    for module in (connection, exchanges):
+    for module in (connection, exchanges, receiving):
         tree = ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8"))
         used |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     assert {n for n in used if re.match(r"_[a-z]", n) and hasattr(RequestHandler, n)} == {

@@ -158,7 +158,7 @@ class LiveGateway:
         """Paths of the endpoints below `/mcp` at which `principal` sees anything, or of all."""
         view = self.gateway.view
         sets = list(view.settings.sets) if everything else view.sets_for(principal)
-        servers = list(view.catalog.servers) if everything else view.servers_for(principal)
+        servers = list(view.catalog.servers) if everything else view.servers.seen_by(principal)
         return ["", *(f"set/{name}" for name in sets), *servers]
 
 

@@ -30,7 +30,7 @@ def exposed(result: Any) -> Any:
     return msgspec.json.decode(at_once(exposing_result(Raw(msgspec.json.encode(result)), "s")))
 
 
-def test_content_blocks() -> None:
+def test_uris_in_content_blocks_name_their_server() -> None:
     assert exposed({"content": [TEXT, LINK, EMBEDDED], "structuredContent": {"uri": "kept"}}) == {
         "content": [
             TEXT,
@@ -71,7 +71,7 @@ def test_ids_of_tasks_name_their_server_wherever_they_stand() -> None:
     assert got["result"]["content"][0]["uri"] == "s+file:///a"
 
 
-def test_app_links() -> None:
+def test_links_of_apps_name_their_server() -> None:
     assert exposed({"content": [], "_meta": {"ui/resourceUri": "ui://x", "k": 1}}) == {
         "content": [],
         "_meta": {"ui/resourceUri": "ui://s/x", "k": 1},

@@ -18,6 +18,7 @@ from armory.protocol.scanning.nesting import (
     pieces_deeper_than,
 )
 from armory.protocol.scanning.values import at_once
+from tests.unit.protocol.walking import depth
 
 TEXT = st.text(alphabet='[]{}"\\é,:a', max_size=6)
 JSON: st.SearchStrategy[Any] = st.recursive(
@@ -25,12 +26,6 @@ JSON: st.SearchStrategy[Any] = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
     max_leaves=12,
 )
-
-
-def depth(found: Any) -> int:
-    if isinstance(found, dict):
-        return 1 + max(map(depth, found.values()), default=0)
-    return 1 + max(map(depth, found), default=0) if isinstance(found, list) else 0
 
 
 def pruned(found: Any, levels: int) -> Any:

@@ -30,7 +30,7 @@ class At(CodeFlow):
         super().__init__("docs", AuthorizationCode("armory", scopes=scopes))
         self.place = place
 
-    async def found(self, url: URL, challenge: Challenge) -> AuthServerMetadata:
+    async def discover_server(self, url: URL, challenge: Challenge) -> AuthServerMetadata:
         return self.place
 
     async def asked(self) -> Mapping[str, str]:

@@ -53,7 +53,7 @@ async def test_only_what_is_promised_is_asked_for() -> None:
     assert [method for method, _ in early.sent] == ["tools/list"]
 
 
-async def test_values_survive() -> None:
+async def test_numbers_of_definitions_keep_all_their_digits() -> None:
     link = Answers(
         {"tools": {}},
         tools=[b'{"tools":[{"name":"a","n":123456789012345678901234567890,"f":1.5}]}'],

@@ -226,7 +226,7 @@ async def test_a_long_line_without_an_id_answers_the_only_call(start: Start) -> 
     listening.cancel()
 
 
-async def test_odd_lines(start: Start) -> None:
+async def test_lines_that_answer_nothing_fail_their_call_or_are_passed_over(start: Start) -> None:
     link = await start(inline(ODD), hello=False)
     assert await call(link, "blank", timeout_s=30) == {}
     assert await call(link, "late", timeout_s=30) == {"late": False}

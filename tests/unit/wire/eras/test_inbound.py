@@ -34,7 +34,9 @@ VERSION = "2026-07-28"
         (None, True, "initialize", True),
     ],
 )
-def test_which_era(header: str | None, key: bool, method: str, modern: bool) -> None:
+def test_the_era_is_told_by_header_meta_and_method(
+    header: str | None, key: bool, method: str, modern: bool
+) -> None:
     meta = {meta_keys.PROTOCOL_VERSION: Raw(b'"x"')} if key else {}
     assert is_modern(header, meta, method) is modern
 

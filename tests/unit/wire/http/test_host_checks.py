@@ -55,7 +55,7 @@ def test_hosts_on_loopback(host: str | None, allowed: bool) -> None:
     assert checks.host_allowed(host) is allowed
 
 
-def test_hosts_elsewhere() -> None:
+def test_a_gateway_that_others_reach_takes_any_host_unless_told_which() -> None:
     assert HostChecks("0.0.0.0").host_allowed("anything")
     assert HostChecks("0.0.0.0").host_allowed(None)
     assert not HostChecks("0.0.0.0", ["gate.example"]).host_allowed("localhost")

@@ -1,6 +1,6 @@
-"""The change feed: tells every process what changed in the database, so that caches follow.
+"""The change feed, both directions.
 
-Owns: the change feed. Never imports what listens to it.
+Owns: `ChangeFeed`: writing changes, polling for those of others, the channel of the shared cache.
 
 A change is written in the same transaction as what it is about, so it cannot be lost. Every
 process polls for changes a few times a second, and tells what it changed itself over the shared
@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import OrderedDict
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,6 +25,7 @@ from sqlalchemy import BigInteger, Select, bindparam, delete, func, insert, sele
 from armory.errors import BackendError
 from armory.logger import Logger
 from armory.storage.cache import Cache
+from armory.storage.changes.handlers import ChangeHandlers, Handler
 from armory.storage.connection import AsyncConnection
 from armory.storage.database import Database
 from armory.storage.tables import changes
@@ -34,7 +34,6 @@ LEARNED_USES = "uses"
 """Topic: some of what was learned from use is forgotten."""
 
 _log = Logger(__name__)
-Handler = Callable[[str], Awaitable[None]]
 CHANNEL = "changes"
 POLL_S = 0.25
 LEASE_S = 0.9
@@ -43,9 +42,7 @@ QUIET_S = 5.0
 """How long an unchanged count of commits may replace a look at the changes."""
 _KEPT_MS = 3_600_000
 _LATE_MS = 15_000  # a transaction that took its number early may commit so much later
-_SEEN_KEPT = 50_000
 _BATCH = 5_000
-_TRIES = 5  # of a change that a handler cannot take: a newer release may have told it
 _RECONNECT_S = 0.5
 _NEVER_MS = -(1 << 52)
 
@@ -94,9 +91,7 @@ class ChangeFeed:
         self._database = database
         self._cache = cache
         self._clock = clock
-        self._handlers: dict[str, list[tuple[Handler, bool]]] = {}
-        self._seen: OrderedDict[tuple[int, int], None] = OrderedDict()
-        self._tries: dict[tuple[int, int], int] = {}
+        self._handlers = ChangeHandlers()
         self._since = _since(database)
         self._floor_ms: int | None = None
         self._more = False
@@ -135,7 +130,7 @@ class ChangeFeed:
         """Call `handler` with the value of every change of `topic`, possibly more than once; where
         `replayed`, with those of the last minutes whenever the line is up again.
         """
-        self._handlers.setdefault(topic, []).append((handler, replayed))
+        self._handlers.subscribe(topic, handler, replayed=replayed)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncGenerator[Transaction]:
@@ -154,7 +149,7 @@ class ChangeFeed:
                 rows = [{"at_ms": now, "topic": topic, "value": value} for topic, value in told]
                 await connection.execute(insert(changes).values(rows))
         for topic, value in told:
-            await self._dispatch(topic, value)
+            await self._handlers.handle(topic, value)
         if told and self._cache.shared:
             with suppress(BackendError):  # the poll of the others finds it
                 await self._cache.publish(CHANNEL, msgspec.json.encode(told))
@@ -223,19 +218,12 @@ class ChangeFeed:
                 rows = (await connection.execute(self._since, values)).all()
         failed: Exception | None = None
         for row in rows:
-            # numbers come again in a database that was restored, or a standby that took over
-            which = row.id, row.at_ms
-            if which not in self._seen:
-                failure = await self._dispatch(row.topic, row.value)
-                if failure is None or self._is_given_up(which, row.topic, failure):
-                    self._tries.pop(which, None)
-                    self._seen[which] = None
-                else:
-                    failed = failed or failure
-        if failed is not None:  # all others are heard; until this one is, nothing is trusted
+            change = row.id, row.at_ms
+            if not self._handlers.has_handled(change):
+                failure = await self._handlers.handle_committed(change, row.topic, row.value)
+                failed = failed or failure
+        if failed is not None:  # all others are handled; until this one is, nothing is trusted
             raise failed
-        while len(self._seen) > _SEEN_KEPT:
-            self._seen.popitem(last=False)
         self._more = len(rows) == _BATCH
         if self._more:  # before anything is trusted
             self._floor_ms = max(self._floor_ms + 1, rows[-1].at_ms)
@@ -300,7 +288,7 @@ class ChangeFeed:
         async with self._database.read() as connection:
             rows = (await connection.execute(recent)).all()
         for row in rows:
-            await self._dispatch(row.topic, row.value, again=True)
+            await self._handlers.handle(row.topic, row.value, again=True)
 
     async def _heard(self, message: bytes) -> None:
         try:
@@ -309,32 +297,7 @@ class ChangeFeed:
             _log.warning("change_message_unreadable", size_bytes=len(message))
             return
         for topic, value in told:
-            await self._dispatch(topic, value)
-
-    def _is_given_up(self, which: tuple[int, int], topic: str, failure: Exception) -> bool:
-        """Count a failure; returns whether the limit is reached."""
-        tries = self._tries[which] = self._tries.get(which, 0) + 1
-        if tries < _TRIES:
-            return False
-        _log.error("change_given_up", topic=topic, tries=tries, exc_info=failure)
-        return True
-
-    async def _dispatch(self, topic: str, value: str, *, again: bool = False) -> Exception | None:
-        """Have a change handled, by those of its handlers that can; what nobody expected of one of
-        them: `poll` tries the change again.
-        """
-        failed: Exception | None = None
-        for handler, replayed in self._handlers.get(topic, ()):
-            if again and not replayed:
-                continue
-            try:
-                await handler(value)
-            except BackendError as error:
-                _log.warning("change_handler_failed", topic=topic, error=error.message)
-            except Exception as error:  # noqa: BLE001 - a defect of one keeps no other from it
-                _log.warning("change_handler_failed", topic=topic, error=repr(error))
-                failed = failed or error
-        return failed
+            await self._handlers.handle(topic, value)
 
 
 def _since(database: Database) -> Select[*tuple[Any, ...]]:
