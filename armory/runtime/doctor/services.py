@@ -20,7 +20,7 @@ from armory.runtime.doctor.findings import Finding, failed, ok, warning
 from armory.runtime.doctor.machine import unwritable
 from armory.runtime.doctor.sealed import sealed
 from armory.runtime.retrieval import open_retriever
-from armory.storage.database import Database
+from armory.storage.database import Database, DatabaseFailed
 from armory.storage.engine import sqlite_file
 from armory.storage.schema import refuse_newer
 
@@ -37,7 +37,7 @@ _AUTHORITY = (
 )
 _UNTRUSTED = ("is not trusted", "CERTIFICATE_VERIFY_FAILED")
 """What messages say of a certificate, ours and those of OpenSSL."""
-_FILE = "let this user write it and its folder; put a saved copy in the place of a damaged file"
+_FILE = "let this user write it and its folder"
 
 
 async def services(loaded: Loaded, retriever: Retriever | None = None) -> list[Finding]:
@@ -78,9 +78,13 @@ async def database(url: str) -> Finding:
             await connection.run_sync(refuse_newer)
     except ConfigError as error:
         return failed("database", error.message, "use the Armory that wrote it, or a saved copy")
+    except DatabaseFailed as error:
+        if file is not None:
+            return failed("database", error.what, error.fix)
+        return failed("database", error.message, _SERVER)
     except (ArmoryError, TimeoutError) as error:
         what = error.message if isinstance(error, ArmoryError) else "it does not answer"
-        return failed("database", what, _FILE if url.startswith("sqlite") else _SERVER)
+        return failed("database", what, _SERVER if file is None else _FILE)
     finally:
         if opened is not None:
             await opened.close()
