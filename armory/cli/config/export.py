@@ -20,10 +20,10 @@ import click
 
 from armory.cli.config.adding import write_text
 from armory.cli.config.merging import merged_json, merged_toml, toml_of
-from armory.cli.options import config_option, json_option
+from armory.cli.options import config_option, json_option, loaded_for
 from armory.cli.output import out, print_json, say_notice
 from armory.cli.urls import endpoint_path
-from armory.config import Config, ConfigProblems, find_config, load_file
+from armory.config import Config, find_config
 from armory.config.blocks.server import ServerConfig
 from armory.domain.hosts import is_loopback
 from armory.errors import ConfigError, InvalidRequest
@@ -34,8 +34,6 @@ _HEADER = "AUTH_HEADER"
 _TO_FILL_IN = "YOUR-TOKEN"
 _PLAIN_FOR_MCP_REMOTE = ("localhost", "127.0.0.1")
 """The only hosts that mcp-remote reaches without TLS unasked."""
-_TOLD = ("", "server", "sets")
-"""The blocks that an endpoint's URL depends on, and the file itself."""
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
 Json = dict[str, Any]
 
@@ -201,7 +199,7 @@ def _gateway(
     if url is not None:
         return Path(config or "armory.yaml").absolute(), url, None
     file = find_config(config)
-    configured = _configured(file)
+    configured = loaded_for(config, "server", "sets").config
     server, sets = configured.server, configured.sets
     if set_name is not None and set_name not in sets:
         raise InvalidRequest(
@@ -216,26 +214,6 @@ def _gateway(
     host = _EVERYWHERE.get(server.host, f"[{server.host}]" if ":" in server.host else server.host)
     endpoint = f"http://{host}:{server.port}{server.base_path.rstrip('/')}/mcp"
     return file.absolute(), endpoint, configured
-
-
-def _configured(file: Path) -> Config:
-    """The configuration; a client's machine has not the variables of the gateway's.
-
-    Raises:
-        ConfigProblems: what a client is told of does not hold.
-    """
-    try:
-        return load_file(file).config
-    except ConfigProblems as error:
-        told = any(problem.path.partition(".")[0] in _TOLD for problem in error.problems)
-        if told or error.rest is None:
-            raise
-        count = len(error.problems)
-        say_notice(
-            f"{file} has {count} problem{'s' if count != 1 else ''} that the gateway would not "
-            "start with here; `armory validate` names them"
-        )
-        return error.rest.config
 
 
 def _say_what_is_refused(server: ServerConfig, url: str) -> None:
