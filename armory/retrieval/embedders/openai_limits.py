@@ -104,7 +104,7 @@ class Limits:
             self._text_tokens = min(self._text_tokens, estimate_tokens(parts[0][0]))
         elif all(estimate_tokens(text) <= self._text_tokens for text in refused):
             self._texts = min(self._texts, len(parts[0]))
-        _log.often("info", "embedding_limits", texts=self._texts, text_tokens=self._text_tokens)
+        _log.often("info", "embedding_limits", texts=self._texts, longest=self._text_tokens)
 
 
 def _names(error: RequestRefused, *words: str) -> bool:
