@@ -31,7 +31,11 @@ from armory.protocol.headers import retry_after
 
 _Cause = TypeVar("_Cause", bound=BaseException)
 _KEY_REFUSED = (401, 403)
-_HINTS = {401: "; check the key", 403: "; check the key", 404: "; check the model's name"}
+_HINTS = {
+    401: "; check the key",
+    403: "; check the key",
+    404: "; check the model's name, and whether the URL is to end in /v1",
+}
 _BROKEN_OFF = ("ReadError", "RemoteProtocolError")
 """The HTTP library's errors of a server that was reached; `openai` chooses that library."""
 

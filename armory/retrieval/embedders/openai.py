@@ -45,6 +45,7 @@ _FIRST_WAIT_S = 0.5
 _LONGEST_WAIT_S = 20.0
 _OTHER_BYTES, _NUMBER_BYTES = 1 << 20, 32
 """Of an answer: beside its vectors; of each of their numbers where those are written out."""
+_NOT_FOUND = "; check the model's name, and whether the URL is to end in /v1"
 _OPENAI = "https://api.openai.com/v1"
 """Said to the client, which would else go by OPENAI_BASE_URL."""
 
@@ -243,7 +244,8 @@ class OpenAIEmbedder:
         return BackendError(f"{where} sent something that is no answer: {said}")
 
     def _refusal(self, where: str, error: APIStatusError) -> BackendError:
-        message = f"{where} answered HTTP {error.status_code}{self._says(error)}"
+        hint = _NOT_FOUND if error.status_code == 404 else ""
+        message = f"{where} answered HTTP {error.status_code}{hint}{self._says(error)}"
         if error.status_code in TOO_MUCH:
             return RequestRefused(message, str(error.body).lower())
         return BackendError(message)

@@ -223,7 +223,11 @@ async def test_a_parameter_that_goes_on_being_refused_is_an_error() -> None:
             "HTTP 500; it says: model requires more memory",
         ),
         (Turn(status=401), ChatRejected, "check the key"),
-        (Turn(status=404), ChatRejected, "check the model's name"),
+        (
+            Turn(status=404),
+            ChatRejected,
+            "check the model's name, and whether the URL is to end in",
+        ),
         (Turn(status=400), ChatRejected, "HTTP 400"),
         (Turn(fault="close"), ChatUnavailable, "broke off before its answer was complete"),
         (Turn("hello", fault="truncate"), ChatUnavailable, "broke off before its answer"),

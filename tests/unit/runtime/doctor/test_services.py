@@ -97,6 +97,11 @@ async def test_a_model_that_is_not_there_is_told(tmp_path: Path) -> None:
         missing = (await found(tmp_path, agent=agent(url, "other")))["agent"]
         assert missing.state == "warning"
         assert "'other'; it has big, small:latest" in missing.detail
+    async with answering({"/v1/models": {"object": "list", "data": []}}) as url:
+        assert "it has none" in (await found(tmp_path, agent=agent(url)))["agent"].detail
+        bare = (await found(tmp_path, agent={**agent(url), "base_url": f"{url}/"}))["agent"]
+        assert bare.state == "warning"
+        assert bare.detail.endswith(f"the URL is most likely {url}/v1")
     async with answering({}) as url:  # endpoints need not tell which models they have
         assert (await found(tmp_path, agent=agent(url, "other")))["agent"].state == "ok"
 
