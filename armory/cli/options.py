@@ -134,6 +134,36 @@ def loaded_config(given: str | None, *, quiet: bool = False) -> Loaded:
     return loaded
 
 
+def loaded_for(given: str | None, *blocks: str, quiet: bool = False) -> Loaded:
+    """Load the configuration for a command that only some of its blocks matter to.
+
+    Where a command runs, the variables of upstreams and tokens often are not set: what is wrong in
+    another block is said, unless `quiet`, and left out.
+
+    Raises:
+        ConfigError: there is none, or something else in it does not hold.
+    """
+    from armory.config.load import CLIENT_MAPS, load_file
+    from armory.config.loaded import ConfigProblems
+    from armory.config.model import Config
+
+    file = find_config(given)
+    try:
+        return load_file(file)
+    except ConfigProblems as error:
+        others = {*Config.model_fields, *CLIENT_MAPS}.difference(blocks)
+        elsewhere = all(found.path.partition(".")[0] in others for found in error.problems)
+        if not elsewhere or error.rest is None:
+            raise
+        if not quiet:
+            count = len(error.problems)
+            say_notice(
+                f"{file} has {count} problem{'s' if count != 1 else ''} that the gateway would not "
+                "start with here; `armory validate` names them"
+            )
+        return error.rest
+
+
 def say_notices(loaded: Loaded) -> None:
     """Print the notices of a valid configuration to standard error."""
     for line in notices_of(loaded):

@@ -1,6 +1,7 @@
 """YAML text to plain data, with the line of every value.
 
-Owns: the YAML dialect (1.2's booleans, no dates, no repeated keys). Never imports a room.
+Owns: the YAML dialect (1.2's booleans, no dates, no repeated keys, no number that is another one
+as a text). Never imports a room.
 """
 
 from __future__ import annotations
@@ -72,6 +73,25 @@ for _first in "tTfF":
             re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"),
         )
     )
+
+
+def _as_written(construct: Any) -> Any:
+    """A number; as a text where it would be another one: `3.10`, `012`, `22:22`.
+
+    Whatever wants a number reads it from the text.
+    """
+
+    def number(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int | float | str:
+        value = construct(loader, node)
+        return value if str(value) == node.value else node.value
+
+    return number
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _as_written(yaml.SafeLoader.construct_yaml_int))
+_Loader.add_constructor(
+    "tag:yaml.org,2002:float", _as_written(yaml.SafeLoader.construct_yaml_float)
+)
 
 
 def composed(text: str) -> yaml.Node | None:

@@ -9,21 +9,24 @@ from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, Any, TypeVar
 
-from mcp.server.mcpserver import MCPServer
-from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import ToolAnnotations
 from pydantic import Field
 
+from armory.demo.sdk import MCPServer, ToolError, notes_server
 from armory.demo.store import Note, NoteError, NoteStore
 
 NoteId = Annotated[int, Field(description="Number of the note", ge=1)]
 Tags = Annotated[list[str], Field(description="Tags: lower-case words")]
 
-_READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
-_WRITES = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=False)
-_REPLACES = ToolAnnotations(
-    read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False
-)
+
+def _hints(**hints: bool) -> ToolAnnotations:
+    """By the names of the protocol, which both majors of the SDK read."""
+    return ToolAnnotations.model_validate({**hints, "openWorldHint": False})
+
+
+_READS = _hints(readOnlyHint=True)
+_WRITES = _hints(readOnlyHint=False, destructiveHint=False)
+_REPLACES = _hints(readOnlyHint=False, destructiveHint=True, idempotentHint=True)
 _INSTRUCTIONS = "Keeps short notes with titles, text and tags. Numbers identify notes."
 
 _R = TypeVar("_R")
@@ -63,13 +66,7 @@ def _markdown(note: Note) -> str:
 
 def build_server(store: NoteStore) -> MCPServer[Any]:
     """The MCP server over one store."""
-    server: MCPServer[Any] = MCPServer(
-        name="armory-demo-notes",
-        title="Notes",
-        version=_version(),
-        instructions=_INSTRUCTIONS,
-        log_level="WARNING",
-    )
+    server = notes_server("armory-demo-notes", "Notes", _version(), _INSTRUCTIONS)
     _add_reading_tools(server, store)
     _add_writing_tools(server, store)
     _add_resources(server, store)

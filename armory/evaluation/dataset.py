@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from armory.domain.tool import MAX_ABOUT_CHARS, ToolRecord, fingerprint
 from armory.errors import ConfigError
 
 _SCHEMAS = ("inputSchema", "outputSchema")
+_TOLD = 20
+"""Of a file's mistakes, those that are told."""
+T = TypeVar("T")
 _DEFINITION = ("name", "title", "description", *_SCHEMAS, "annotations", "_meta")
 
 
@@ -65,7 +68,7 @@ def load_dataset(
     tools = load_tools(folder / "tools.jsonl")
     known = {tool.name for tool in tools}
     path = folder / "queries.jsonl"
-    queries = [_query(path, line, row, known) for line, row in _rows(path)]
+    queries = _each(path, lambda line, row: _query(path, line, row, known))
     if split is not None:
         splits = sorted({q.split for q in queries if q.split is not None})
         queries = [q for q in queries if q.split == split]
@@ -86,11 +89,14 @@ def load_tools(path: Path | str) -> list[ToolRecord]:
     """
     path = Path(path)
     tools: dict[str, ToolRecord] = {}
-    for line, row in _rows(path):
+
+    def add(line: int, row: Mapping[str, Any]) -> None:
         tool = _tool(path, line, row)
         if tool.name in tools:
             raise ConfigError(f"{path}:{line}: id {tool.name!r} is there twice")
         tools[tool.name] = tool
+
+    _each(path, add)
     if not tools:
         raise ConfigError(f"{path}: no tools")
     return list(tools.values())
@@ -131,13 +137,14 @@ def load_uses(path: Path | str, known: frozenset[str]) -> list[Use]:
         ConfigError: the file is missing or malformed, or names an unknown tool.
     """
     path = Path(path)
-    uses: list[Use] = []
-    for line, row in _rows(path):
-        use = Use(_text(path, line, row, "query"), _text(path, line, row, "tool"))
-        if use.tool not in known:
-            raise ConfigError(f"{path}:{line}: unknown tool {use.tool!r}")
-        uses.append(use)
-    return uses
+
+    def use(line: int, row: Mapping[str, Any]) -> Use:
+        made = Use(_text(path, line, row, "query"), _text(path, line, row, "tool"))
+        if made.tool not in known:
+            raise ConfigError(f"{path}:{line}: unknown tool {made.tool!r}")
+        return made
+
+    return _each(path, use)
 
 
 def _sampled(key: str) -> bytes:
@@ -148,16 +155,30 @@ def _wording(tool: ToolRecord) -> tuple[str, str]:
     return tool.original_name.casefold(), " ".join(tool.description.casefold().split())
 
 
-def _rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _each(path: Path, read: Callable[[int, Mapping[str, Any]], T]) -> list[T]:
+    """What `read` makes of each line.
+
+    Raises:
+        ConfigError: the file cannot be read; or what is wrong with each line, the first ones.
+    """
+    found: list[T] = []
+    wrong: list[str] = []
     try:
         with path.open(encoding="utf-8-sig") as file:
             for number, line in enumerate(file, start=1):
-                if line.strip():
-                    yield number, _object(path, number, line)
+                try:
+                    if line.strip():
+                        found.append(read(number, _object(path, number, line)))
+                except ConfigError as error:
+                    wrong.append(error.message)
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not UTF-8: {error}") from error
+    if wrong:
+        more = [f"and {len(wrong) - _TOLD} more"] if len(wrong) > _TOLD else []
+        raise ConfigError("\n".join(wrong[:_TOLD] + more))
+    return found
 
 
 def _object(path: Path, number: int, line: str) -> Mapping[str, Any]:

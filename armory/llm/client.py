@@ -240,8 +240,8 @@ class ChatClient:
                 f"{self.base_url} ended an answer of {self.model!r} before it was complete"
             )
 
-    async def models(self) -> list[str]:
-        """The names of the available models, fetched once; empty: the endpoint does not list them.
+    async def models(self) -> list[str] | None:
+        """The names of the available models; None: the endpoint does not list them.
 
         Raises:
             ChatError: it cannot be asked.
@@ -249,7 +249,7 @@ class ChatClient:
         try:
             page = await self._client.with_options(max_retries=0).models.list()
         except NotFoundError:
-            return []
+            return None
         except (OpenAIError, json.JSONDecodeError) as error:
             raise self._failure(error) from error
         listed = getattr(page, "data", None)

@@ -31,7 +31,11 @@ from armory.protocol.headers import retry_after
 
 _Cause = TypeVar("_Cause", bound=BaseException)
 _KEY_REFUSED = (401, 403)
-_HINTS = {401: "; check the key", 403: "; check the key", 404: "; check the model's name"}
+_HINTS = {
+    401: "; check the key",
+    403: "; check the key",
+    404: "; check the model's name, and whether the URL is to end in /v1",
+}
 _BROKEN_OFF = ("ReadError", "RemoteProtocolError")
 """The HTTP library's errors of a server that was reached; `openai` chooses that library."""
 
@@ -69,7 +73,8 @@ def chat_error(error: Exception, asked: Endpoint) -> ChatError:
     if isinstance(error, APIStatusError):
         return _refusal(error, where, asked.key)
     if isinstance(error, APIError):
-        return ChatUnavailable(f"{where} reported an error in the middle of an answer")
+        says = _says(error, asked.key)
+        return ChatUnavailable(f"{where} reported an error in the middle of an answer{says}")
     return ChatError(f"{where} could not be used ({type(error).__name__})")
 
 
@@ -114,14 +119,19 @@ def _caused_by(error: BaseException, kind: type[_Cause]) -> _Cause | None:
 def _refusal(error: APIStatusError, where: str, key: str) -> ChatError:
     """The error for an HTTP status."""
     status = error.status_code
+    # What comes with a refused key may quote it.
+    says = "" if status in _KEY_REFUSED else _says(error, key)
     if status == 429:
         return ChatLimited(
-            f"{where} refuses more requests for now",
+            f"{where} refuses more requests for now{says}",
             retry_after_s=retry_after(error.response.headers),
         )
     if status >= 500:
-        return ChatUnavailable(f"{where} failed with HTTP {status}")
-    # What comes with a refused key may quote it.
-    said = "" if status in _KEY_REFUSED else error_text(error.body, key)
-    says = f"; it says: {said}" if said else ""
+        return ChatUnavailable(f"{where} failed with HTTP {status}{says}")
     return ChatRejected(f"{where} refused with HTTP {status}{_HINTS.get(status, '')}{says}")
+
+
+def _says(error: APIError, key: str) -> str:
+    """What the endpoint itself says of an error, to be put behind ours."""
+    said = error_text(error.body, key)
+    return f"; it says: {said}" if said else ""

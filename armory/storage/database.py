@@ -82,6 +82,20 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+class DatabaseFailed(BackendError):
+    """A database could not be read or written.
+
+    Attributes:
+        what: the failure.
+        fix: what to do about it; both are in the message.
+    """
+
+    def __init__(self, what: str, fix: str) -> None:
+        super().__init__(f"{what}; {fix}")
+        self.what = what
+        self.fix = fix
+
+
 class Database:
     """One database; `open` it before use, `close` it after.
 
@@ -270,8 +284,8 @@ class Database:
         except (TimeoutError, SQLAlchemyError, sqlite3.Error, OSError, RuntimeError) as error:
             if isinstance(error, RuntimeError) and _UVLOOP_LOST not in str(error):
                 raise
-            said = f"the database {self.where} failed ({_reason(error)}); {self._fix(error)}"
-            raise BackendError(said) from error
+            what = f"the database {self.where} failed ({_reason(error)})"
+            raise DatabaseFailed(what, self._fix(error)) from error
 
     def _fix(self, error: BaseException) -> str:
         """What to do about the error, and where."""

@@ -245,7 +245,7 @@ async def test_openai_timeouts_are_retried(api: FakeApi) -> None:
     [
         (status(401), r"refused the key \(HTTP 401\)", 1),
         (status(403), r"refused the key \(HTTP 403\)", 1),
-        (status(404), "HTTP 404", 1),
+        (status(404), "HTTP 404; check the model's name, and whether the URL is to end in /v1", 1),
         (status(429, **{"Retry-After": "inf"}), "rate limit or quota", 2),
         (status(500), "HTTP 500", 2),
         (text("{nonsense"), "no answer|no vectors", 1),

@@ -36,6 +36,31 @@ def here(armory: Run, tmp_path: Path) -> Run:
     return armory
 
 
+def test_somebody_is_switched_off_where_the_gateway_s_variables_are_not_set(
+    armory: Run, tmp_path: Path
+) -> None:
+    upstreams = 'upstreams: {docs: {url: "https://d.example/mcp", headers: {X-Key: "${NOT_SET}"}}}'
+    token = "security: {api_keys: true, tokens: {ann: {token: '${NOT_SET}'}}}"
+    rest = "observability: {audit: {to: database}}"
+    (tmp_path / "armory.yaml").write_text(
+        "\n".join((CONFIG.splitlines()[1], upstreams, token, rest))
+    )
+    for command in (
+        "users create ann",
+        "users change ann --inactive",
+        "packs create p --server docs",
+    ):
+        done = armory(*command.split())
+        assert done.returncode == 0, done.stderr
+        assert done.stderr.count("has 2 problems that the gateway would not start with") == 1
+    assert [user["is_active"] for user in said(armory("users", "list", "--json"))] == [False]
+    assert armory("keys", "create", "k", "--user", "ann").returncode == 0
+    assert armory("audit").returncode == 0
+    for elsewhere in ("storage: {url: '${NOT_SET}'}", "storge: {url: 'sqlite:///x.db'}"):
+        (tmp_path / "armory.yaml").write_text(elsewhere)
+        assert armory("users", "list").returncode == 2, "another database is not meant"
+
+
 def test_users_keys_and_packs_from_making_to_deleting(here: Run) -> None:
     assert said(here("users", "create", "ann", "--json"))["plan"] == "free"
     again = here("users", "create", "ann")

@@ -53,6 +53,11 @@ def test_compose_mounts_a_folder_whose_configuration_holds_and_gives_it_what_it_
     assert grace > server.drain_timeout_s + server.drain_delay_s
 
 
+def test_compose_calls_its_volumes_by_a_name_that_no_other_project_has() -> None:
+    """Without one it is that of the folder, and many projects have a `deploy`."""
+    assert read(DEPLOY / "compose.yaml").get("name") == "armory"
+
+
 def test_the_image_is_built_from_files_that_are_sent_to_it() -> None:
     sent = (DEPLOY / "Dockerfile.dockerignore").read_text()
     copied = [

@@ -13,6 +13,7 @@ from rich.markup import escape
 
 from armory.accounts.listings import ApiKey, keys_listed
 from armory.cli.accounts.opening import (
+    BLOCKS,
     NotThere,
     expiry_ms,
     listed,
@@ -20,7 +21,7 @@ from armory.cli.accounts.opening import (
     note_unknown,
     with_accounts,
 )
-from armory.cli.options import config_option, json_option, loaded_config
+from armory.cli.options import config_option, json_option, loaded_for
 from armory.cli.output import columns, out, print_json, say_notice
 from armory.cli.times import shown_time
 
@@ -65,7 +66,7 @@ def create(
     made, text, off = with_accounts(config, work)
     if off:
         say_notice(f"{user} is switched off: no gateway accepts keys of that user")
-    if not loaded_config(config, quiet=True).config.security.api_keys:
+    if not loaded_for(config, *BLOCKS, quiet=True).config.security.api_keys:
         say_notice("security.api_keys is off: no gateway accepts keys until it is on")
     if as_json:
         print_json({**asdict(made), "key": text})

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote
 
-from armory.cli.options import loaded_config
+from armory.cli.options import loaded_for
 from armory.cli.output import say_notice
 from armory.cli.times import moment_of, span_of
 from armory.errors import ArmoryError, InvalidRequest
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from armory.config import Loaded
 
 T = TypeVar("T")
+BLOCKS = ("storage", "accounts")
+"""What accounts depend on; somebody can be switched off where a token's variable is not set."""
 
 
 class NotThere(ArmoryError):
@@ -38,7 +40,7 @@ def with_accounts(config: str | None, work: Callable[[Accounts], Awaitable[T]]) 
     Raises:
         ArmoryError: the database cannot be reached, or `work` failed.
     """
-    return _opened(loaded_config(config, quiet=True), work)
+    return _opened(loaded_for(config, *BLOCKS), work)
 
 
 def listed(config: str | None, listing: Listing[T]) -> list[T]:
@@ -47,7 +49,7 @@ def listed(config: str | None, listing: Listing[T]) -> list[T]:
     Raises:
         ArmoryError: the database cannot be reached.
     """
-    loaded = loaded_config(config, quiet=True)
+    loaded = loaded_for(config, *BLOCKS)
     rows = sqlite_rows(loaded.config.storage.url, listing.sql, listing.values)
     if rows is None:
         rows = _opened(loaded, lambda accounts: accounts.database.rows(listing.sql, listing.values))

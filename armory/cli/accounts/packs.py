@@ -15,13 +15,14 @@ from rich.markup import escape
 from armory.accounts.packs import Installation, Kind, Pack
 from armory.accounts.service import Accounts
 from armory.cli.accounts.opening import (
+    BLOCKS,
     NotThere,
     has_tool,
     need_user,
     note_unknown,
     with_accounts,
 )
-from armory.cli.options import config_option, json_option, loaded_config
+from armory.cli.options import config_option, json_option, loaded_for
 from armory.cli.output import columns, out, print_json, say_notice
 from armory.domain.naming import split_name
 from armory.errors import InvalidRequest
@@ -68,7 +69,7 @@ def create(
 ) -> None:
     """Make a pack."""
     pack = Pack(pack_id, owner, title or pack_id, description, servers, tools)
-    configured = loaded_config(config, quiet=True).config.upstreams
+    configured = loaded_for(config, *BLOCKS, quiet=True).config.upstreams
 
     async def work(accounts: Accounts) -> Pack:
         if owner is not None:
@@ -172,7 +173,7 @@ def delete(pack_id: str, config: str | None, as_json: bool) -> None:
 @json_option
 def install(name: str, user: str, kind: Kind, config: str | None, as_json: bool) -> None:
     """Install a pack, a server or a tool for a user, active at once."""
-    loaded = loaded_config(config, quiet=True).config
+    loaded = loaded_for(config, *BLOCKS, quiet=True).config
     configured = loaded.upstreams
     servers = [name] if kind == "server" else []
     tools = [name] if kind == "tool" else []

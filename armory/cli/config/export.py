@@ -20,10 +20,10 @@ import click
 
 from armory.cli.config.adding import write_text
 from armory.cli.config.merging import merged_json, merged_toml, toml_of
-from armory.cli.options import config_option, json_option
+from armory.cli.options import config_option, json_option, loaded_for
 from armory.cli.output import out, print_json, say_notice
 from armory.cli.urls import endpoint_path
-from armory.config import Config, find_config, load_file
+from armory.config import Config, find_config
 from armory.config.blocks.server import ServerConfig
 from armory.domain.hosts import is_loopback
 from armory.errors import ConfigError, InvalidRequest
@@ -199,7 +199,7 @@ def _gateway(
     if url is not None:
         return Path(config or "armory.yaml").absolute(), url, None
     file = find_config(config)
-    configured = load_file(file).config
+    configured = loaded_for(config, "server", "sets").config
     server, sets = configured.server, configured.sets
     if set_name is not None and set_name not in sets:
         raise InvalidRequest(

@@ -17,7 +17,7 @@ from armory.cli.options import (
     config_option,
     for_subcommand,
     json_option,
-    loaded_config,
+    loaded_for,
     reading_options,
 )
 from armory.cli.output import print_json, say_notice, tell
@@ -119,7 +119,7 @@ def _source(config: str | None, files: tuple[Path, ...]) -> tuple[str | None, li
         return None, list(files)
     from armory.runtime.blocks.auditing import audit_file
 
-    loaded = loaded_config(config, quiet=True)
+    loaded = loaded_for(config, "storage", "observability")
     to = loaded.config.observability.audit.to
     if to == "database":
         return loaded.config.storage.url, []

@@ -1,7 +1,6 @@
 """Embeddings from any API compatible with OpenAI's.
 
-Owns: the client, batches by number and tokens, retries, cost. One of the two files that import
-`openai`. Never imports an index.
+Owns: the client, retries, cost. One of the two files that import `openai`. Never imports an index.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import asyncio
 import base64
 import binascii
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,10 +27,12 @@ from openai import (
 
 from armory.errors import BackendError, ConfigError
 from armory.llm.bounded import AnswerTooLarge, bounded_client
+from armory.llm.parameters import error_text
 from armory.llm.tokens import estimate_tokens
 from armory.logger import Logger
 from armory.protocol.headers import retry_after
 from armory.retrieval.embedders.base import encodable, unit_rows
+from armory.retrieval.embedders.openai_limits import TOO_MUCH, Limits, RequestRefused
 from armory.retrieval.embedders.openai_models import MODELS, dimension_of
 from armory.retrieval.options import PartOptions
 from armory.retrieval.ports import FloatArray
@@ -40,11 +41,11 @@ _log = Logger(__name__)
 
 _MAX_TEXTS = 2_048
 _MAX_TOKENS = 250_000
-_TEXT_TOKENS = 8_000
 _FIRST_WAIT_S = 0.5
 _LONGEST_WAIT_S = 20.0
 _OTHER_BYTES, _NUMBER_BYTES = 1 << 20, 32
 """Of an answer: beside its vectors; of each of their numbers where those are written out."""
+_NOT_FOUND = "; check the model's name, and whether the URL is to end in /v1"
 _OPENAI = "https://api.openai.com/v1"
 """Said to the client, which would else go by OPENAI_BASE_URL."""
 
@@ -74,7 +75,7 @@ class OpenAIEmbedder:
         dimensions: shorter vectors, where the model can; needed for models that are not OpenAI's.
         timeout_s: of one attempt.
         retries: further attempts after 429, 5xx, a lost connection or a timeout.
-        max_texts: texts a request.
+        max_texts: texts a request; fewer, once the API has refused so many.
         max_tokens: estimated tokens a request.
         wait_s: first wait before another attempt; doubles, with jitter.
 
@@ -104,12 +105,11 @@ class OpenAIEmbedder:
         known = MODELS.get(model)
         self._model = model
         self._dimension = dimension_of(model, dimensions)
-        self._shortened = dimensions is not None and (known is None or dimensions != known[0])
+        asked = dimensions is not None and (known is None or dimensions != known[0])
         self._price = known[1] if known and base_url is None else None
         self._retries = retries
         self._wait_s = wait_s
-        self._max_texts = max_texts
-        self._max_tokens = max_tokens
+        self._limits = Limits(max_texts, max_tokens, dimensions if asked else None)
         self._answer_bytes = _OTHER_BYTES + max_texts * self._dimension * _NUMBER_BYTES
         self._where = base_url or _OPENAI
         self._key, self._timeout_s = api_key or "none", timeout_s
@@ -154,25 +154,25 @@ class OpenAIEmbedder:
         return self._opened[1]
 
     async def _embed(self, texts: Sequence[str], retries: int) -> FloatArray:
-        batches = self._batches(encodable(texts))
-        found = [await self._with_retries(batch, retries) for batch in batches]
+        batches = self._limits.batches(encodable(texts))
+        found = [await self._rows(batch, retries) for batch in batches]
         return np.concatenate([np.zeros((0, self._dimension), np.float32), *found])
 
-    def _batches(self, texts: Sequence[str]) -> Iterable[list[str]]:
-        batch: list[str] = []
-        tokens = 0
-        for text in texts:
-            size = estimate_tokens(text)
-            if size > _TEXT_TOKENS:
-                text = text[: len(text) * _TEXT_TOKENS // size]
-                size = _TEXT_TOKENS
-            if batch and (len(batch) >= self._max_texts or tokens + size > self._max_tokens):
-                yield batch
-                batch, tokens = [], 0
-            batch.append(text)
-            tokens += size
-        if batch:
-            yield batch
+    async def _rows(self, batch: list[str], retries: int) -> FloatArray:
+        """(n, d) rows of a batch, asked for in parts where the API refuses it as a whole."""
+        sent = self._limits.parameters
+        try:
+            return await self._with_retries(batch, retries)
+        except RequestRefused as error:
+            if self._limits.without(error) or self._limits.parameters != sent:
+                return await self._rows(batch, retries)
+            parts = self._limits.parts(batch)
+            if not parts:
+                raise
+        smaller = (one for part in parts for one in self._limits.batches(part))
+        found = [await self._rows(one, retries) for one in smaller]
+        self._limits.learn(batch, parts)
+        return np.concatenate(found)
 
     async def _with_retries(self, batch: list[str], retries: int) -> FloatArray:
         for attempt in range(retries + 1):
@@ -194,9 +194,8 @@ class OpenAIEmbedder:
         return min(wait, _LONGEST_WAIT_S) * random.uniform(1.0, 1.25)
 
     async def _request(self, batch: list[str]) -> FloatArray:
-        extra: dict[str, Any] = {"dimensions": self._dimension} if self._shortened else {}
         answer = await self._client().embeddings.create(
-            model=self._model, input=batch, encoding_format="base64", **extra
+            model=self._model, input=batch, **self._limits.parameters
         )
         rows: list[Any] = [None] * len(batch)
         data: Any = getattr(answer, "data", None)
@@ -232,7 +231,7 @@ class OpenAIEmbedder:
             return BackendError(f"{where} refused the key (HTTP {error.status_code})")
         if isinstance(error, RateLimitError):
             return BackendError(
-                f"{where} is over its rate limit or quota (HTTP 429)",
+                f"{where} is over its rate limit or quota (HTTP 429){self._says(error)}",
                 retry_after_s=_retry_after_s(error),
             )
         if isinstance(error, APITimeoutError):
@@ -240,9 +239,20 @@ class OpenAIEmbedder:
         if isinstance(error, APIConnectionError):
             return BackendError(f"{where} cannot be reached: {error.__cause__ or error}")
         if isinstance(error, APIStatusError):
-            return BackendError(f"{where} answered HTTP {error.status_code}")
+            return self._refusal(where, error)
         said = error if isinstance(error, AnswerTooLarge) else _kind(error)
         return BackendError(f"{where} sent something that is no answer: {said}")
+
+    def _refusal(self, where: str, error: APIStatusError) -> BackendError:
+        hint = _NOT_FOUND if error.status_code == 404 else ""
+        message = f"{where} answered HTTP {error.status_code}{hint}{self._says(error)}"
+        if error.status_code in TOO_MUCH:
+            return RequestRefused(message, str(error.body).lower())
+        return BackendError(message)
+
+    def _says(self, error: APIStatusError) -> str:
+        said = error_text(error.body, self._key)
+        return f"; it says: {said}" if said else ""
 
 
 def _worth_retrying(error: APIError) -> bool:

@@ -6,10 +6,12 @@ Owns: the SQLite file of both. Never imports a model, an index or a ranker.
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from cachetools import LRUCache
@@ -43,7 +45,8 @@ class DocumentCache:
     """Document vectors by (model identity, text hash), in one SQLite file.
 
     Nothing that goes wrong with the file fails a caller: a corrupt file is moved aside and
-    rebuilt, a full or unwritable disk degrades to memory for as long as it is so, both logged.
+    rebuilt, a full or unwritable disk degrades to memory for as long as it is so, both logged. What
+    a folder that may only be read has is read.
     Thread-safe, blocking.
 
     Args:
@@ -63,6 +66,7 @@ class DocumentCache:
         self._limit_bytes = limit_bytes
         self._lock = threading.Lock()
         self._db: sqlite3.Connection | None = None
+        self._sealed: sqlite3.Connection | None = None
         self._again_at: float | None = None
         self._vectors: LRUCache[tuple[str, str], FloatArray] = LRUCache(
             held_bytes, getsizeof=lambda vector: _ENTRY_BYTES + vector.nbytes
@@ -130,9 +134,13 @@ class DocumentCache:
     def close(self) -> None:
         """Close the file; who asks for something afterwards opens it again."""
         with self._lock:
-            if self._db is not None:
-                self._db.close()
-                self._db = None
+            self._close()
+
+    def _close(self) -> None:
+        for opened in (self._db, self._sealed):
+            if opened is not None:
+                opened.close()
+        self._db = self._sealed = None
 
     def _open(self) -> sqlite3.Connection | None:
         if self._again_at is not None and time.monotonic() < self._again_at:
@@ -151,12 +159,13 @@ class DocumentCache:
         return self._db
 
     def _query(self, sql: str, values: Sequence[str]) -> list[tuple[bytes | str, ...]]:
-        try:
-            db = self._open()
-            return db.execute(sql, values).fetchall() if db is not None else []
-        except (sqlite3.Error, OSError) as error:
-            self._failed(error)
-            return []
+        for _ in range(2):  # the second time on a rebuilt file, or as one that is only read
+            try:
+                db = self._open() or self._sealed
+                return db.execute(sql, values).fetchall() if db is not None else []
+            except (sqlite3.Error, OSError) as error:
+                self._failed(error)
+        return []
 
     def _write(self, sql: str, rows: Sequence[tuple[str, ...] | tuple[str, str, bytes]]) -> bool:
         for _ in range(2):  # the second time on a rebuilt file
@@ -201,9 +210,7 @@ class DocumentCache:
             )
 
     def _failed(self, error: Exception) -> None:
-        if self._db is not None:
-            self._db.close()
-            self._db = None
+        self._close()
         path = self._path
         if path is None:
             return
@@ -222,3 +229,17 @@ class DocumentCache:
         if self._again_at is None:
             _log.warning("embedding_cache_in_memory_only", path=str(path), error=str(error))
         self._again_at = time.monotonic() + AGAIN_S
+        self._sealed = _sealed(path)
+
+
+def _sealed(path: Path) -> sqlite3.Connection | None:
+    """The file of a folder where nothing can be written, an image's or a read-only disk's.
+
+    SQLite writes beside a file that it reads, unless it is told that nobody changes it.
+    """
+    if os.access(path.parent, os.W_OK) or not path.is_file():
+        return None
+    with suppress(sqlite3.Error):
+        where = f"{path.absolute().as_uri()}?immutable=1"
+        return sqlite3.connect(where, uri=True, check_same_thread=False)
+    return None

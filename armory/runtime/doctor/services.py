@@ -6,6 +6,7 @@ Owns: those checks. Upgrades no database and writes no vector.
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Awaitable, Iterator
 
@@ -20,7 +21,7 @@ from armory.runtime.doctor.findings import Finding, failed, ok, warning
 from armory.runtime.doctor.machine import unwritable
 from armory.runtime.doctor.sealed import sealed
 from armory.runtime.retrieval import open_retriever
-from armory.storage.database import Database
+from armory.storage.database import Database, DatabaseFailed
 from armory.storage.engine import sqlite_file
 from armory.storage.schema import refuse_newer
 
@@ -35,9 +36,10 @@ _AUTHORITY = (
     "name a file with the authority that signed the certificate, and those that are trusted "
     "already, in $SSL_CERT_FILE of the gateway; or mend the certificate"
 )
+_VERSIONED = re.compile(r"/v[0-9]")
 _UNTRUSTED = ("is not trusted", "CERTIFICATE_VERIFY_FAILED")
 """What messages say of a certificate, ours and those of OpenSSL."""
-_FILE = "let this user write it and its folder; put a saved copy in the place of a damaged file"
+_FILE = "let this user write it and its folder"
 
 
 async def services(loaded: Loaded, retriever: Retriever | None = None) -> list[Finding]:
@@ -78,9 +80,13 @@ async def database(url: str) -> Finding:
             await connection.run_sync(refuse_newer)
     except ConfigError as error:
         return failed("database", error.message, "use the Armory that wrote it, or a saved copy")
+    except DatabaseFailed as error:
+        if file is not None:
+            return failed("database", error.what, error.fix)
+        return failed("database", error.message, _SERVER)
     except (ArmoryError, TimeoutError) as error:
         what = error.message if isinstance(error, ArmoryError) else "it does not answer"
-        return failed("database", what, _FILE if url.startswith("sqlite") else _SERVER)
+        return failed("database", what, _SERVER if file is None else _FILE)
     finally:
         if opened is not None:
             await opened.close()
@@ -181,9 +187,15 @@ async def agent(loaded: Loaded) -> Finding:
     except (ArmoryError, TimeoutError) as error:
         what = error.message if isinstance(error, ArmoryError) else "it does not answer"
         return failed("agent", what, _unless_untrusted(fix, what))
-    if models and not {model, f"{model}:latest"} & set(models):
+    base = loaded.config.agent.base_url.rstrip("/")
+    if models is None and _VERSIONED.search(base) is None:  # some say of no model that they have it
+        what = f"nothing is at {base}/models; the URL is most likely {base}/v1"
+        return warning(
+            "agent", what, "correct agent.base_url, unless `armory search --agent` works"
+        )
+    if models is not None and not {model, f"{model}:latest"} & set(models):
         more = ", ..." if len(models) > _NAMED else ""
-        has = ", ".join(sorted(models)[:_NAMED]) + more
+        has = (", ".join(sorted(models)[:_NAMED]) or "none") + more
         return warning("agent", f"it has no model {model!r}; it has {has}", "correct agent.model")
     return ok("agent", "it answers")
 

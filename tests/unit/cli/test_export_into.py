@@ -195,3 +195,26 @@ def test_mcp_remote_reaches_the_gateway_and_says_who_asks(
     header = ["--header", "Authorization:${AUTH_HEADER}"]
     assert told["args"] == ["-y", "mcp-remote", url, *options, *header]
     assert told["env"] == {"AUTH_HEADER": "Bearer YOUR-TOKEN"}
+
+
+def test_the_variables_of_the_gateway_need_not_be_there(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NOT_HERE", raising=False)
+    upstream = {"url": "https://docs.example/mcp", "headers": {"X-Key": "${NOT_HERE}"}}
+    tokens = {"ann": {"token": "${NOT_HERE}"}}
+    config = {"upstreams": {"docs": upstream}, "security": {"tokens": tokens}}
+    server = {"host": "0.0.0.0", "port": 8099}
+    Path("armory.yaml").write_text(json.dumps({**config, "server": server}))
+    assert run("--client", "cursor") == 0
+    told = capsys.readouterr()
+    entry = json.loads(told.out)["mcpServers"]["armory"]
+    assert entry == {"url": "http://127.0.0.1:8099/mcp"}
+    said = " ".join(told.err.split())
+    assert "2 problems that the gateway would not start with here" in said
+    assert "--token takes it from $ARMORY_TOKEN" in said
+    Path("armory.yaml").write_text(json.dumps({**config, "server": {"port": "${NOT_HERE}"}}))
+    assert run("--client", "cursor") == 2
+    assert "server.port: the variable NOT_HERE is not set" in " ".join(
+        capsys.readouterr().err.split()
+    )

@@ -164,6 +164,16 @@ def test_malformed_sets_name_file_and_line(
         load_dataset(write(tools, queries))
 
 
+def test_every_mistake_of_a_file_is_told_at_once(write: Write) -> None:
+    wrong = [{"id": str(number), "query": "x", "relevant": [f"u{number}"]} for number in range(25)]
+    with pytest.raises(ConfigError) as raised:
+        load_dataset(write(TOOLS, [QUERIES[0], "{nonsense", *wrong]))
+    told = raised.value.message.splitlines()
+    assert "queries.jsonl:2: not JSON" in told[0]
+    assert told[1].endswith("queries.jsonl:3: relevant names unknown tools: ['u0']")
+    assert told[20:] == ["and 6 more"]
+
+
 def test_a_mark_of_byte_order_is_no_part_of_the_first_line(write: Write) -> None:
     folder = write(TOOLS, QUERIES)
     read = load_dataset(folder)

@@ -212,8 +212,22 @@ async def test_a_parameter_that_goes_on_being_refused_is_an_error() -> None:
     [
         (Turn(status=429, headers={"Retry-After": "7"}), ChatLimited, "for now"),
         (Turn(status=500), ChatUnavailable, "HTTP 500"),
+        (
+            Turn(status=429, error={"message": "You exceeded your current quota"}),
+            ChatLimited,
+            "for now; it says: You exceeded your current quota",
+        ),
+        (
+            Turn(status=500, error={"message": "model requires more memory than is available"}),
+            ChatUnavailable,
+            "HTTP 500; it says: model requires more memory",
+        ),
         (Turn(status=401), ChatRejected, "check the key"),
-        (Turn(status=404), ChatRejected, "check the model's name"),
+        (
+            Turn(status=404),
+            ChatRejected,
+            "check the model's name, and whether the URL is to end in",
+        ),
         (Turn(status=400), ChatRejected, "HTTP 400"),
         (Turn(fault="close"), ChatUnavailable, "broke off before its answer was complete"),
         (Turn("hello", fault="truncate"), ChatUnavailable, "broke off before its answer"),
@@ -233,7 +247,7 @@ async def test_each_fault_has_its_error(turn: Turn, error: type[ChatError], said
     assert caught.value.code == "backend"
     assert "secret-key" not in str(caught.value)
     if error is ChatLimited:
-        assert caught.value.retry_after_s == 7
+        assert caught.value.retry_after_s == (7 if turn.headers else None)
 
 
 @pytest.mark.parametrize("said", ["inf", "9" * 400, "\u00b2", "soon"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -115,6 +116,32 @@ def test_an_unwritable_place_degrades_to_memory(tmp_path: Path) -> None:
     cache = DocumentCache(tmp_path / "file" / "v.db")
     cache.put("m", {"a": vector(1)})
     assert cache.get("m", ["a"], 4).keys() == {"a"}
+
+
+def test_what_stands_in_a_folder_that_may_only_be_read_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in an image, or on a disk that is mounted so."""
+    path = tmp_path / "a #folder?" / "v.db"
+    with closing(DocumentCache(path)) as first:
+        first.put("m", {"a": vector(1)})
+        first.put_queries("g", "a", ["how?"])
+    path.with_name("v.db-shm").mkdir()  # nothing can be written beside it, even by root
+
+    def refused(_path: str, _mode: int) -> bool:
+        return False
+
+    monkeypatch.setattr(os, "access", refused)
+    with closing(DocumentCache(path)) as cache:
+        assert cache.get("m", ["a", "b"], 4).keys() == {"a"}
+        cache.put("m", {"b": vector(2)})
+        assert cache.get("m", ["a", "b"], 4).keys() == {"a", "b"}
+        assert cache.get_queries("g", "a") == ["how?"]
+    with closing(DocumentCache(None)) as cache:
+        cache.put("m", {"b": vector(2)})
+        cache.keep_in(path)
+        assert cache.get("m", ["a", "b"], 4).keys() == {"a", "b"}
+    assert not list(path.parent.glob("*corrupt*"))
 
 
 def test_the_oldest_go_when_the_file_grows_too_large(tmp_path: Path) -> None:

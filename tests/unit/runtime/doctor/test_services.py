@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import resource
 import ssl
 import sys
 from collections.abc import AsyncGenerator
@@ -18,7 +19,8 @@ from redis import Redis
 
 from armory.config import load_text
 from armory.runtime.doctor.findings import Finding
-from armory.runtime.doctor.services import services
+from armory.runtime.doctor.services import database, services
+from armory.storage.database import Database
 from armory.testing.certificates import certificate
 from armory.testing.listening import listening
 from armory.testing.servers import RedisServer
@@ -95,6 +97,11 @@ async def test_a_model_that_is_not_there_is_told(tmp_path: Path) -> None:
         missing = (await found(tmp_path, agent=agent(url, "other")))["agent"]
         assert missing.state == "warning"
         assert "'other'; it has big, small:latest" in missing.detail
+    async with answering({"/v1/models": {"object": "list", "data": []}}) as url:
+        assert "it has none" in (await found(tmp_path, agent=agent(url)))["agent"].detail
+        bare = (await found(tmp_path, agent={**agent(url), "base_url": f"{url}/"}))["agent"]
+        assert bare.state == "warning"
+        assert bare.detail.endswith(f"the URL is most likely {url}/v1")
     async with answering({}) as url:  # endpoints need not tell which models they have
         assert (await found(tmp_path, agent=agent(url, "other")))["agent"].state == "ok"
 
@@ -139,3 +146,21 @@ async def test_a_certificate_of_an_authority_of_ones_own_is_told_and_its_fix_is_
             findings = json.loads((await done.communicate())[0])["findings"]
         (told,) = (one for one in findings if one["check"] == "identity provider")
         assert told["state"] == "ok", told
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="macOS ends what writes too large a file")
+async def test_a_disk_that_takes_nothing_is_no_damaged_database(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'armory.db'}"
+    made = Database(url)
+    await made.open()
+    await made.close()
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        finding = await database(url)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert (finding.state, finding.detail.endswith("failed (disk I/O error)")) == ("failed", True)
+    assert "a quota is used up" in finding.fix
+    assert "copy" not in finding.fix
+    assert (await database(url)).state == "ok"
