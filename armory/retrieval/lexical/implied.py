@@ -93,7 +93,7 @@ _WEB = re.compile(
     r"|\b(?:search|look|check) online\b"
     r"|\blook (?:[^\s.?!;]{1,30} ){0,6}up (?:online|on the (?:web|internet))\b"
     r"|\b(?:find|research|look) (?:[^\s.?!;]{1,30} ){1,8}on the (?:web|internet)\b"
-    r"|(?:\A|(?<=[.!?;:,\n])|\b(?:and|then|please|just|to|you))\s*+google"
+    r"|(?:\A|(?<=[.!?;:,\n])|\b(?:and|then|please|just|to|you))[^\S\n]*+google"
     r" (?:(?:for|it|the|that|this|what|who|how|when|where|why|whether|if|some)\b|[\"'\u201c])"
 )
 _ONLINE = ("web", "internet", "online", "google")
