@@ -96,7 +96,7 @@ class QueryLog:
         self._retention_days = retention_days
         self._queue: deque[QueryRecord] = deque()
         self._gone: set[str] = set()
-        """Users who were deleted while records were made ready to be stored."""
+        """Users who were deleted while records were made ready, or waited, to be stored."""
         self._chars = 0
         self._since_pruned = 0
         self.dropped = 0
@@ -156,16 +156,16 @@ class QueryLog:
             batch = [self._queue.popleft() for _ in range(min(_BATCH, len(self._queue)))]
             self._chars -= sum(len(record.query) for record in batch)
             try:
-                rows = await asyncio.to_thread(self._made, batch)  # long texts take long to redact
-                rows = [row for row in rows if row["user_id"] not in self._gone]
+                made = await asyncio.to_thread(self._made, batch)  # long texts take long to redact
             except asyncio.CancelledError:  # the gateway ends, and flushes once more
                 self._put_back(batch)
                 raise
             try:
-                if rows:
-                    async with self._database.write() as connection:
+                async with self._database.write() as connection:
+                    rows = [row for row in made if row["user_id"] not in self._gone]
+                    if rows:
                         await connection.execute(insert(query_log), rows)
-                    self._since_pruned += len(rows)
+                self._since_pruned += len(rows)
             except BaseException:  # also where the end does not wait any more: it tells how many
                 self._put_back(batch)
                 raise
