@@ -180,7 +180,7 @@ class Flight(Generic[_T]):
         if self._task is None:
             self._task = start(work(), self._name)
             self._task.add_done_callback(self._landed)
-        return await asyncio.shield(self._task)
+        return await shielded(self._task)
 
     async def landed(self) -> None:
         """Wait until nothing is running, however it ended."""
@@ -214,7 +214,7 @@ class InTurn:
         """Wait for the pieces before this one, run `work`, and return its result."""
         task = self._tasks.start(self._next(work), self._name)
         task.add_done_callback(retrieve_failure)
-        return await asyncio.shield(task)
+        return await shielded(task)
 
     async def stop(self) -> None:
         """Cancel all of them, including the one that runs."""
@@ -237,7 +237,7 @@ class Flights(Generic[_T]):
         if task is None:
             task = self._tasks[key] = start(work(), f"flight {key[:40]}")
             task.add_done_callback(lambda done: self._landed(key, done))
-        return await asyncio.shield(task)
+        return await shielded(task)
 
     def under_way(self, key: str) -> bool:
         """Whether work for `key` is running."""
@@ -253,7 +253,22 @@ class Flights(Generic[_T]):
         retrieve_failure(task)
 
 
-def retrieve_failure(task: asyncio.Task[Any]) -> None:
+async def shielded(work: asyncio.Future[_T]) -> _T:
+    """The result of work that goes on when whoever waits for it is cancelled.
+
+    As `asyncio.shield`, but what fails after that is told to nobody: since Python 3.14 a shield
+    hands it to the event loop, which logs it with its traceback.
+    """
+    if not work.done():
+        try:
+            await asyncio.wait((work,))
+        except asyncio.CancelledError:
+            work.add_done_callback(retrieve_failure)
+            raise
+    return work.result()
+
+
+def retrieve_failure(task: asyncio.Future[Any]) -> None:
     """Fetch the task's exception, so that asyncio does not log it when all who waited were
     cancelled.
     """

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from armory.audit.record import Entry
 from armory.audit.sinks import Sink
 from armory.ending import at_most
+from armory.tasks import shielded
 from armory.threads import LoopThread
 
 T = TypeVar("T")
@@ -37,7 +38,7 @@ class ThreadedSink:
         self._thread = LoopThread("write the audit")
         opening = self._thread.submit(self._sink.open())
         try:
-            return await asyncio.shield(asyncio.wrap_future(opening))
+            return await shielded(asyncio.wrap_future(opening))
         except BaseException:
             # Cancelled half-way, a driver's thread has a connection that nobody closes.
             await asyncio.to_thread(wait, (opening,), _END_S)

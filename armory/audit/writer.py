@@ -27,7 +27,7 @@ from armory.ending import at_most
 from armory.errors import ArmoryError, BackendError
 from armory.logger import Logger
 from armory.observability.redaction import redacted_json
-from armory.tasks import spawn, start, stop
+from armory.tasks import shielded, spawn, start, stop
 
 _log = Logger(__name__)
 _EVERY_S = 0.25
@@ -115,7 +115,7 @@ class AuditLog:
         """
         if len(arguments or b"") + sum(map(len, result)) > LARGE_BYTES:
             work = self._looked_at(entry, arguments, result)
-            return asyncio.shield(start(work, "look at what the audit keeps"))
+            return shielded(start(work, "look at what the audit keeps"))
         self._keep(entry, arguments, result)
         self.note(entry)
         return None

@@ -21,7 +21,7 @@ from armory.http1.connection import Connection, Origin
 from armory.http1.deadlines import Deadlines
 from armory.http1.response import NoConnection, Response
 from armory.http1.sending import Body
-from armory.tasks import start
+from armory.tasks import shielded, start
 
 _WITH_BODY = frozenset(("POST", "PUT", "PATCH"))
 """Methods that send `Content-Length: 0` without a body (RFC 9110 §8.6); some servers insist."""
@@ -206,7 +206,7 @@ class Connections:
         """
         making = start(self._made(reached, origin), "connection to an upstream")
         try:
-            return await asyncio.shield(making)
+            return await shielded(making)
         except asyncio.CancelledError:
             making.add_done_callback(_end)
             raise

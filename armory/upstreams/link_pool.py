@@ -17,7 +17,7 @@ from armory.logger import Logger
 from armory.protocol.link import Owner
 from armory.protocol.session_events import Ended, Lost, Replaced, SessionEvent, SessionObserver
 from armory.protocol.versions import Era
-from armory.tasks import Tasks, being_cancelled, retrieve_failure
+from armory.tasks import Tasks, being_cancelled, retrieve_failure, shielded
 from armory.upstreams.clock import Clock
 from armory.upstreams.connecting.negotiate import Connector
 from armory.upstreams.connecting.opening import Opener
@@ -136,7 +136,7 @@ class LinkPool:
             raise self._gone()
         connecting = slot.connecting or self._begin(slot)
         try:
-            return await asyncio.shield(connecting)
+            return await shielded(connecting)
         except asyncio.CancelledError:
             if connecting.cancelled() and not being_cancelled():
                 raise self._gone("the session was closed while it was opened") from None

@@ -29,6 +29,7 @@ from armory.protocol.link import Params, Refused
 from armory.protocol.methods import ACKNOWLEDGED, GROUPS_CHANGED, LISTENED
 from armory.protocol.rawjson import NULL, encode, members_or_none, pack
 from armory.protocol.scanning.pieces import texts_in_pieces
+from armory.tasks import shielded, start
 from armory.wire.streams import EventStream
 
 _log = Logger(__name__)
@@ -123,7 +124,7 @@ class ClientListening:
 
     async def end(self) -> None:
         """Stop receiving changes."""
-        await asyncio.shield(self._changes.remove(self.subscription))
+        await shielded(start(self._changes.remove(self.subscription), "end of listening"))
         self.subscription.deliver = _unheard  # which would hold this one, as this holds it
 
 

@@ -1,13 +1,28 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
-from armory.tasks import InTurn, Pauses, Tasks, cancellable, give_way, spawn, start, stop
+from armory.tasks import (
+    Flight,
+    Flights,
+    InTurn,
+    Pauses,
+    Tasks,
+    cancellable,
+    give_way,
+    shielded,
+    spawn,
+    start,
+    stop,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -207,3 +222,62 @@ def test_pauses_grow_until_a_lull_and_less_with_news() -> None:
     assert [next_s(news=True) for _ in range(3)] == [8.0, 2.0, 2.0]
     assert next_s(news=False, after_s=8.0) == 2.0
     assert next_s(news=False, after_s=8.5) == 1.0
+
+
+Work = Callable[[], Coroutine[Any, Any, None]]
+
+
+async def alone(work: Work) -> None:
+    await shielded(start(work(), "work"))
+
+
+async def in_flight(work: Work) -> None:
+    await Flight[None]("work").join(work)
+
+
+async def in_flights(work: Work) -> None:
+    await Flights[None]().join("key", work)
+
+
+async def in_turn(work: Work) -> None:
+    await InTurn("work").do(work)
+
+
+@pytest.mark.parametrize("waits", [alone, in_flight, in_flights, in_turn])
+async def test_work_that_fails_when_nobody_waits_any_more_is_no_matter_of_the_event_loop(
+    waits: Callable[[Work], Coroutine[Any, Any, None]],
+) -> None:
+    told: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    go_on = asyncio.Event()
+
+    async def fails() -> None:
+        await go_on.wait()
+        raise ValueError("late")
+
+    waiting = start(waits(fails), "waiting")
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    await stop(waiting)
+    go_on.set()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    gc.collect()
+    assert told == []
+
+
+async def test_who_is_shielded_gets_the_result_the_failure_or_the_cancellation() -> None:
+    async def said() -> str:
+        return "said"
+
+    async def fails() -> None:
+        raise ValueError("why")
+
+    done = start(said(), "done")
+    assert [await shielded(done), await shielded(done)] == ["said", "said"]
+    with pytest.raises(ValueError, match="why"):
+        await shielded(start(fails(), "fails"))
+    gone = start(asyncio.sleep(60), "gone")
+    gone.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await shielded(gone)

@@ -18,7 +18,7 @@ from armory.errors import ArmoryError, UpstreamTimeout
 from armory.gateway.views.definitions import must_be_task
 from armory.protocol.link import Params, Reply
 from armory.protocol.rawjson import members_or_none, pack, scalar, text_of
-from armory.tasks import start
+from armory.tasks import shielded, start
 
 Send = Callable[[str, Params], Coroutine[Any, Any, Reply]]
 WAIT_S = 600.0
@@ -71,7 +71,7 @@ async def drive(server: str, params: Params, send: Send) -> Reply:
         await _cancelled(send, named)
         raise
     except asyncio.CancelledError:
-        await asyncio.shield(start(_cancelled(send, named), "tasks/cancel"))
+        await shielded(start(_cancelled(send, named), "tasks/cancel"))
         raise
 
 

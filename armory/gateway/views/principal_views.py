@@ -27,7 +27,7 @@ from armory.gateway.views.principal_view import PrincipalView
 from armory.gateway.views.view import View
 from armory.protocol.capabilities import HANDSHAKE
 from armory.protocol.link import Owner
-from armory.tasks import spawn, stop
+from armory.tasks import shielded, spawn, stop
 from armory.threads import for_callers
 
 VIEWS = 64
@@ -168,7 +168,7 @@ class PrincipalViews:
         if making is None:
             making = spawn(self._make_beside(made, wanted), "a caller's view")
             made.making[wanted.parts] = making
-        return await asyncio.shield(making)  # others may wait for it, too
+        return await shielded(making)  # others may wait for it, too
 
     async def close(self) -> None:
         """Stop building views."""

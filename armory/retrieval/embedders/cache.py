@@ -18,7 +18,7 @@ from armory.errors import BackendError
 from armory.logger import Logger
 from armory.retrieval.embedders.base import text_hash, vector_of
 from armory.retrieval.ports import ClauseReader, Embedder, FloatArray, LanguageBound, Passage
-from armory.tasks import Tasks
+from armory.tasks import Tasks, shielded
 
 _log = Logger(__name__)
 _STORE_S = 0.05
@@ -119,7 +119,7 @@ class CachedEmbedder:
         if fresh:  # in a task of its own: a caller who leaves does not take others' vectors along
             self._tasks.spawn(self._compute(fresh), "embed queries")
         for passage, future in waiting.items():
-            known[passage] = await asyncio.shield(future)
+            known[passage] = await shielded(future)
         return np.stack([known[passage] for passage in passages])
 
     async def aclose(self) -> None:

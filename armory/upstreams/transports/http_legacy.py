@@ -24,7 +24,7 @@ from armory.protocol.link import FOREVER_S, Call, Params, Reply
 from armory.protocol.methods import CANCELLED, INITIALIZED
 from armory.protocol.upstream_messages import UnreadableMessage, UpstreamMessage
 from armory.protocol.versions import VERSION_HEADER_SINCE
-from armory.tasks import being_cancelled
+from armory.tasks import being_cancelled, shielded
 from armory.upstreams.session.context import Identity, LinkContext
 from armory.upstreams.session.handshake import initialize
 from armory.upstreams.session.multiplexer import call_cancelled
@@ -265,7 +265,7 @@ class LegacyHttpLink(StatefulLink):
 
     async def _until_renewed(self, renewing: asyncio.Task[None]) -> None:
         try:
-            await asyncio.shield(renewing)
+            await shielded(renewing)
         except asyncio.CancelledError:
             if renewing.cancelled() and not being_cancelled():
                 raise self.unavailable("the session is closed") from None

@@ -17,7 +17,7 @@ from armory.http1.reading import Answer, EventReader
 from armory.protocol.headers import VERSION_HEADER
 from armory.protocol.link import FOREVER_S, Call, Reply
 from armory.protocol.versions import VERSION_HEADER_SINCE
-from armory.tasks import spawn, stop
+from armory.tasks import shielded, spawn, stop
 from armory.upstreams.oauth.subjects import CALLER
 from armory.upstreams.session.base import reading_failed
 from armory.upstreams.session.context import LinkContext
@@ -65,7 +65,7 @@ class SseLink(DuplexLink):
                         f"GET answered content type {response.content_type!r}, not an event stream"
                     )
                 self._reader = spawn(self._read(response), f"event stream of {self.server}")
-                await asyncio.shield(self._endpoint)
+                await shielded(self._endpoint)
         except TimeoutError:
             await self.close()
             raise UpstreamTimeout(

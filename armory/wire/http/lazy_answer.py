@@ -19,7 +19,7 @@ from armory.protocol.errors import Malformed
 from armory.protocol.headers import SESSION_HEADER
 from armory.protocol.jsonrpc import Message
 from armory.protocol.link import ClientGone, Reply
-from armory.tasks import retrieve_failure, spawn, start, stop
+from armory.tasks import retrieve_failure, shielded, spawn, start, stop
 from armory.wire.dispatch import Dispatcher
 from armory.wire.errors import status_of
 from armory.wire.http.admitted import (
@@ -97,7 +97,7 @@ class LazyAnswer:
         if self._opening is None:
             self._opening = start(self._start(), "headers of an answer")
             self._opening.add_done_callback(retrieve_failure)
-        return await asyncio.shield(self._opening)
+        return await shielded(self._opening)
 
     async def _start(self) -> web.StreamResponse:
         response = new_stream(self._admitted)

@@ -17,7 +17,7 @@ from armory.domain.principal import Principal
 from armory.protocol import codes
 from armory.protocol.errors import Malformed
 from armory.security.expiry import while_valid
-from armory.tasks import Tasks, start, stop
+from armory.tasks import Tasks, shielded, start, stop
 from armory.wire.duplex.connection import Duplex
 from armory.wire.http.admitted import (
     AdmittedRequest,
@@ -110,7 +110,7 @@ class SseFront:
                 "events of a client",
             )
             try:
-                await asyncio.shield(writing)
+                await shielded(writing)
             except asyncio.CancelledError:
                 if not answered_overdue(admitted):
                     raise

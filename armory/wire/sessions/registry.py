@@ -35,7 +35,7 @@ from armory.protocol.methods import (
     ROOTS_CHANGED,
 )
 from armory.protocol.rawjson import text_of
-from armory.tasks import Flight, Tasks, give_way, start
+from armory.tasks import Flight, Tasks, give_way, shielded, start
 from armory.wire.caller import Caller
 from armory.wire.eras.handshakes import (
     CAPABILITIES_BYTES,
@@ -315,7 +315,7 @@ class Sessions:
 
     async def _wholly(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Run `work` to its end even if the caller is cancelled: nobody would finish it later."""
-        return await asyncio.shield(self._ending.spawn(work, "end sessions"))
+        return await shielded(self._ending.spawn(work, "end sessions"))
 
     def end_streams(self) -> None:
         """End the general streams; sessions and calls go on. A stream that a transport provided is
