@@ -23,7 +23,7 @@ from armory.upstreams.connecting.placing import OWN
 from armory.upstreams.offered.login_tool import lists_before_login
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.lists.pages import TOOLS
-from armory.upstreams.session.lists.server_lists import compared
+from armory.upstreams.session.lists.server_lists import compared, free_entries
 from armory.upstreams.state import UpstreamState, UpstreamStatus
 from armory.upstreams.upstream import Upstream
 
@@ -193,9 +193,7 @@ class UpstreamOwner:
                 if self._gone.is_set():
                     continue
                 self._dirty.clear()
-                before = self.lists
-                await self._refresh(link)
-                self._settling.done(news=self.lists is not before)
+                self._settling.done(news=await self._refresh(link))
                 continue
             heard = announced and link.hears_lists
             if self.upstream.own_busy:  # a server that is need not answer a probe
@@ -266,13 +264,15 @@ class UpstreamOwner:
         finally:
             await stop(news, timer)
 
-    async def _refresh(self, link: BaseLink) -> None:
+    async def _refresh(self, link: BaseLink) -> bool:
+        """Fetch the lists; returns whether they are others than before."""
         self._listed += 1
         mine = self._listed
         known = self.lists
         lists = await compared(await self.upstream.lists.over(link, known), known)
-        if mine < self._newest:
-            return  # a refresh that began later has brought newer lists
+        if mine < self._newest:  # a refresh that began later has brought newer lists
+            free_entries(lists)
+            return True
         self._newest = mine
         before, self.lists = self.lists, lists
         if lists is not known or before is not known:
@@ -281,8 +281,11 @@ class UpstreamOwner:
             except BaseException:
                 self.lists = before  # nobody has them, so the next time they are news
                 raise
+        if before is not None and before is not lists:
+            free_entries(before)  # no snapshot may have had them
         self.state.ready(link, lists)
         self.settled.set()
+        return lists is not known
 
     def _for_people(self, error: LoginNeeded) -> None:
         """The gateway itself has no login there: each caller has its own, and lists of its own."""

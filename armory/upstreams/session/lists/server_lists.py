@@ -122,9 +122,15 @@ async def compared(lists: ServerLists, before: ServerLists | None) -> ServerList
     if before is None:
         return lists
     shared, _ = await in_turn_if(large((lists, before)), with_shared_entries, lists, before)
-    for entries in lists.sequences() if shared is not lists else ():
-        let_go([*entries])  # most of them equal to those before, and needed no longer
+    if shared is not lists:
+        free_entries(lists)  # most of them equal to those before
     return shared
+
+
+def free_entries(lists: ServerLists) -> None:
+    """Free those entries that nothing else has beside the event loop, where they are many."""
+    for entries in lists.sequences():
+        let_go([*entries])
 
 
 def _previous(before: ServerLists | None, method: str) -> Entries:
