@@ -272,7 +272,7 @@ class UpstreamOwner:
         lists = await compared(await self.upstream.lists.over(link, known), known)
         if mine < self._newest:  # a refresh that began later has brought newer lists
             free_entries(lists)
-            return True
+            return self.lists is not known
         self._newest = mine
         before, self.lists = self.lists, lists
         if lists is not known or before is not known:
