@@ -214,7 +214,10 @@ class InTurn:
         """Wait for the pieces before this one, run `work`, and return its result."""
         task = self._tasks.start(self._next(work), self._name)
         task.add_done_callback(retrieve_failure)
-        return await shielded(task)
+        try:
+            return await shielded(task)
+        finally:
+            del task  # whose error holds this frame by its trace
 
     async def stop(self) -> None:
         """Cancel all of them, including the one that runs."""
@@ -237,7 +240,10 @@ class Flights(Generic[_T]):
         if task is None:
             task = self._tasks[key] = start(work(), f"flight {key[:40]}")
             task.add_done_callback(lambda done: self._landed(key, done))
-        return await shielded(task)
+        try:
+            return await shielded(task)
+        finally:
+            del task  # whose error holds this frame by its trace
 
     def under_way(self, key: str) -> bool:
         """Whether work for `key` is running."""
@@ -265,7 +271,10 @@ async def shielded(work: asyncio.Future[_T]) -> _T:
         except asyncio.CancelledError:
             work.add_done_callback(retrieve_failure)
             raise
-    return work.result()
+    try:
+        return work.result()
+    finally:
+        del work  # whose error holds this frame by its trace
 
 
 def retrieve_failure(task: asyncio.Future[Any]) -> None:

@@ -210,6 +210,8 @@ class Connections:
         except asyncio.CancelledError:
             making.add_done_callback(_end)
             raise
+        finally:
+            del making  # whose error holds this frame by its trace
 
     async def _made(self, reached: socket.socket, origin: Origin) -> Connection:
         scheme, host, _ = origin

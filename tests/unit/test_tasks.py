@@ -23,6 +23,7 @@ from armory.tasks import (
     start,
     stop,
 )
+from tests.garbage import none_collected
 
 pytestmark = pytest.mark.anyio
 
@@ -281,3 +282,30 @@ async def test_who_is_shielded_gets_the_result_the_failure_or_the_cancellation()
     gone.cancel()
     with pytest.raises(asyncio.CancelledError):
         await shielded(gone)
+
+
+class Broken(Exception):
+    """Made by `broken` alone."""
+
+
+async def broken() -> None:
+    await asyncio.sleep(0)
+    raise Broken
+
+
+AWAITED: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
+    "shielded": lambda: shielded(start(broken(), "work")),
+    "in turn": lambda: InTurn("work").do(broken),
+    "a flight": lambda: Flight[None]("work").join(broken),
+    "flights": lambda: Flights[None]().join("key", broken),
+}
+
+
+@pytest.mark.parametrize("awaited", AWAITED.values(), ids=AWAITED)
+async def test_an_error_of_work_that_others_wait_for_leaves_nothing(
+    awaited: Callable[[], Coroutine[Any, Any, None]],
+) -> None:
+    with none_collected() as gone:
+        with suppress(Broken):
+            await awaited()
+        await gone(Broken)

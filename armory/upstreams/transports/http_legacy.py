@@ -270,6 +270,8 @@ class LegacyHttpLink(StatefulLink):
             if renewing.cancelled() and not being_cancelled():
                 raise self.unavailable("the session is closed") from None
             raise
+        finally:
+            del renewing  # whose error holds this frame by its trace
 
     async def _reopen(self) -> None:
         log.info("upstream_session_expired", upstream=self.server)
