@@ -34,7 +34,24 @@ def test_what_is_as_fast_as_in_quiet_misses_nothing() -> None:
 
 def test_a_p99_beyond_one_and_a_half_times_is_named() -> None:
     (missed,) = _failures(_answers(0, 0.002), _answers(10, 0.004))
-    assert missed == "p99 under client: depth: health 2.0 (the machine: 1.0)"
+    assert missed == "p99 under client: depth: health 2.0 (2.0 to 2.0) (the machine: 1.0)"
+
+
+def test_one_stall_may_be_chance_and_many_are_not() -> None:
+    stalls = {1: False, 8: True}
+    for count, certain in stalls.items():
+        late = [
+            {**answer, "came": answer["due"] + 0.01}
+            if answer["kind"] == "health"
+            and answer["due"] % 1 < 0.15
+            and answer["due"] < 10 + count
+            else answer
+            for answer in _answers(10, 0.002)
+        ]
+        every = [*_answers(0, 0.002), *late]
+        found = report([QUIET, ATTACK], every, [], "", ())
+        assert found["attacks"]["client: depth"]["p99_ratio"]["health"] == 5.0
+        assert found["summary"]["p99_beyond"] == (["client: depth"] if certain else [])
 
 
 def test_how_often_quiet_itself_misses_the_bar_is_told() -> None:
