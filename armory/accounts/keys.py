@@ -16,9 +16,9 @@ import msgspec
 from sqlalchemy import insert, select, update
 from sqlalchemy.exc import IntegrityError
 
+from armory.accounts.limits import check_key_limit
 from armory.accounts.listings import ApiKey, keys_listed
 from armory.accounts.names import check_name
-from armory.accounts.room import room_for_key
 from armory.accounts.users import ENDED, KEY
 from armory.domain.principal import Principal
 from armory.errors import AuthenticationFailed, InvalidRequest
@@ -118,7 +118,7 @@ class ApiKeys:
         try:
             async with self._feed.transaction() as change:
                 if user is not None:
-                    await room_for_key(change.connection, user, now)
+                    await check_key_limit(change.connection, user, now)
                 await change.connection.execute(row)
                 change.changed(KEY, digest)
         except IntegrityError:

@@ -83,8 +83,8 @@ class Services:
             don't.
         finder: gives the retrieval agent behind `find_tools`; None while there is none.
         relist: has one upstream's lists fetched anew; None: nothing can.
-        on_compacted: told of results that became TOON.
-        on_dropped: told of an upstream's notifications that are meant for nobody in particular.
+        on_compacted: called for each result that became TOON.
+        on_dropped: called for each notification of an upstream that has no recipient.
         private_tools: makes catalogs of single principals' lists.
         tasks: who made which task.
     """

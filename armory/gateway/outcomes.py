@@ -74,8 +74,7 @@ class Outcomes:
             record: the tool.
             started: `time.perf_counter` when it began.
             ok: whether it went well; None: it was cancelled.
-            exchange: the parameters as the client gave them, and what came of it; None: it was
-                given up.
+            exchange: the client's parameters, and the result; None: the call was given up.
             searched: whether it came by way of `call_tool`.
             sent: whether it was forwarded; else it was refused here.
         """

@@ -104,7 +104,7 @@ class Pool(Protocol):
         """Send a notification over the session that serves `owner`; dropped in the modern era.
 
         Raises:
-            UpstreamUnavailable: it cannot be told.
+            UpstreamUnavailable: it cannot be reached.
         """
         ...
 

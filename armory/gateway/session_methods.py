@@ -69,7 +69,7 @@ class SessionMethods:
             RateLimited: not now.
             BackendError: the store that replicas share cannot tell whose a task is.
             RpcError: no such resource for this caller.
-            UpstreamUnavailable: its upstream cannot be told.
+            UpstreamUnavailable: its upstream cannot be reached.
         """
         subscription = _session(context).subscription
         await self._limiter.take(context.principal)
@@ -85,7 +85,7 @@ class SessionMethods:
             RateLimited: not now.
             BackendError: the store that replicas share cannot tell whose a task is.
             RpcError: no such resource for this caller.
-            UpstreamUnavailable: its upstream cannot be told.
+            UpstreamUnavailable: its upstream cannot be reached.
         """
         subscription = _session(context).subscription
         wanted = need_text(params, "uri")

@@ -112,7 +112,7 @@ class EventReader:
     Args:
         response: whose body is the stream.
         parser: of the stream so far.
-        meter: is told of large events that are not whole yet.
+        meter: counts what large events hold until they are complete.
 
     Raises:
         EventTooLarge: one exceeds the parser's limit.

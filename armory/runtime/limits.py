@@ -50,7 +50,7 @@ class Limits:
     Args:
         config: says which.
         plans: what comes after them; None: nothing does.
-        refused: told of every request that was one too many, and for which limit.
+        refused: called for each refused request, with the limit that it exceeded.
         shared: counts for all replicas; None: this process counts for itself.
         clock: seconds, monotonic.
 

@@ -48,7 +48,7 @@ class Pool:
         vault: where people's logins at upstreams are.
 
     Attributes:
-        observers: who is told what happens on any session.
+        observers: get the events of every session.
     """
 
     def __init__(
@@ -181,7 +181,7 @@ class Pool:
         """Send a notification over the session that serves `owner`; dropped in the modern era.
 
         Raises:
-            UpstreamUnavailable: it cannot be told.
+            UpstreamUnavailable: it cannot be reached.
         """
         await self._opened(server).notify(owner, method, params)
 

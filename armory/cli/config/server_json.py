@@ -74,7 +74,7 @@ def described(document: object, ask: Ask, kind: str | None = None) -> Described:
 
     Args:
         document: the JSON value; a registry's answer with a member `server` likewise.
-        ask: told of everything that has no fixed value.
+        ask: called for each value that the description does not fix.
         kind: one of `KINDS`; None: the first that the description offers.
 
     Raises:

@@ -46,7 +46,7 @@ class MetaTools:
         limiter: asked before anything is searched.
         answers: put results in the form that was asked for.
         changes: told when a session's list grows.
-        outcomes: told of answered queries.
+        outcomes: records answered queries.
     """
 
     def __init__(

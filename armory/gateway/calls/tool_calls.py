@@ -65,7 +65,7 @@ class ToolCalls:
         answers: put results in the client's names.
         tasks: has room for the task that a call may make.
         meta_tools: answer what is Armory's own.
-        outcomes: told of every call.
+        outcomes: records every call.
         renewed: has the lists of one upstream fetched anew, and gives the request served from what
             was served then.
     """

@@ -75,7 +75,7 @@ class ResourceWatches:
             InvalidRequest: it watches too many, this one's URI is too long, or all that are
                 watched take too much memory.
             Refused: the upstream said no.
-            UpstreamUnavailable: the upstream cannot be told.
+            UpstreamUnavailable: the upstream cannot be reached.
         """
         if (server, uri) in subscription.uris:
             return
@@ -118,7 +118,7 @@ class ResourceWatches:
 
         Raises:
             Refused: the upstream said no; the client hears nothing of it all the same.
-            UpstreamUnavailable: the upstream cannot be told.
+            UpstreamUnavailable: the upstream cannot be reached.
         """
         if (server, uri) not in subscription.uris:
             return

@@ -42,7 +42,7 @@ class Answers:
 
     Args:
         tasks: whose tasks are.
-        on_compacted: told of results that became smaller.
+        on_compacted: called for each result that became smaller.
     """
 
     def __init__(self, tasks: TaskOwnership, on_compacted: OnCompacted) -> None:

@@ -28,7 +28,8 @@ from armory.threads import for_callers
 
 _log = Logger(__name__)
 FETCH_S = 5.0
-"""How long a client's first listing waits for the lists of its kind; later it is told of them."""
+"""How long a client's first listing waits for the lists of its kind; those that come later are
+announced to it."""
 HURRY_S = 0.5
 """The same for who has waited in vain lately: while many upstreams start, each listing would wait
 for those that came since the last one.
@@ -73,7 +74,7 @@ class DeclaredLists:
 
     Args:
         pool: lists as such a client would.
-        tell: told of (server, answers, list-changed methods) where lists differ.
+        tell: called with (server, answers, list-changed methods) where lists differ.
     """
 
     def __init__(self, pool: Pool, tell: Tell) -> None:

@@ -29,7 +29,7 @@ from armory.threads import for_callers
 
 _log = Logger(__name__)
 FETCH_S = 5.0
-"""How long a caller's first request waits for its lists; later its clients are told of them."""
+"""How long a caller's first request waits for its lists; those that come later are announced."""
 FRESH_S = 30.0
 """How long lists are taken for current, unless the upstream says that they changed."""
 RETRY_S = 5.0
@@ -44,7 +44,7 @@ class PrincipalLists:
 
     Args:
         pool: fetches lists on a caller's behalf.
-        tell: told of (server, session key, list-changed methods) where lists differ.
+        tell: called with (server, session key, list-changed methods) where lists differ.
 
     Attributes:
         servers: upstreams whose lists are private, by the present snapshot.

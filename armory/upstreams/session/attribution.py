@@ -32,8 +32,8 @@ _ROOTS_S = 30.0
 class AbandonedCalls:
     """Calls of one session that were given up, by whose they are.
 
-    An upstream that heeds a cancellation answers nothing, one that ignores it may ask at any time:
-    which it is cannot be told, so a call counts until its answer comes after all, or the session
+    An upstream that heeds a cancellation sends no answer; one that ignores it may still ask
+    something. The two look alike, so a call counts until its answer comes, or the session
     ends. Beyond a thousand, only whose they are is kept.
     """
 

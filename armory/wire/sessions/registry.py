@@ -98,7 +98,7 @@ class Sessions:
         per_principal: the same for one principal; None: no other.
         idle_s: seconds after which an unused session ends.
         directory: where other replicas look sessions up, if there are any.
-        on_ended: is told of sessions that ended.
+        on_ended: called for each session that ended.
 
     Attributes:
         refused: how many were one too many.

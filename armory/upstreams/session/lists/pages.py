@@ -105,8 +105,8 @@ class PageReader:
     Args:
         link: whose lists.
         max_entries: of one list; a longer one fails.
-        room: what all lists may still take.
-        omitted: told of each entry that is left out.
+        room: the memory that all lists together may still take.
+        omitted: records each entry that is left out.
         declared: as of `fetch_lists`.
     """
 
