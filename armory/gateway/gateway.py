@@ -208,7 +208,9 @@ class Gateway:
         if own_lists == "unused":
             return served_from(request, self._view)
         current, declared = own_lists == "current", self.declared_lists
-        alike = (current or declared.differ) and declared.concern(request.answers, current=current)
+        alike = (current or declared.any_differ) and declared.concern(
+            request.answers, current=current
+        )
         if not (alike or self.principal_lists.has(request.session_id, request.principal.key)):
             return served_from(request, self._view)
         views = self._principal_views
@@ -304,8 +306,8 @@ class Gateway:
     def _list_changed(self, event: Notified) -> None:
         self.principal_lists.on_list_changed(event.server, event.owner)
         for owner in self.changes.served_alone(event.server, event.owner):
-            self.principal_lists.own(event.server, owner, self._view)
-        if self.principal_lists.differ(event.server, event.owner, self._view):
+            self.principal_lists.separate_client(event.server, owner, self._view)
+        if self.principal_lists.separate_principal(event.server, event.owner, self._view):
             self.changes.tell_owner(event.server, event.owner, frozenset((event.method,)))
         self.changes.on_notification(event)
 

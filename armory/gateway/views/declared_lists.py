@@ -112,7 +112,7 @@ class DeclaredLists:
         self._known.clear()
 
     @property
-    def differ(self) -> bool:
+    def any_differ(self) -> bool:
         """Whether lists are known to differ for any client."""
         return bool(self._differing)
 
@@ -164,7 +164,7 @@ class DeclaredLists:
         if late and not hurry:
             self._in_vain[answers] = time.monotonic() + PAUSE_S
 
-    def held(self, answers: int, endpoint: Endpoint) -> list[DeclaredList]:
+    def lists_for(self, answers: int, endpoint: Endpoint) -> list[DeclaredList]:
         """The lists for such a client that replace the shared ones, by server."""
         if answers not in self._differing:
             return []

@@ -102,8 +102,8 @@ class ListStore:
         self._held.move_to_end((server, key, answers))
         return held
 
-    def reached(self, held: HeldLists, owner: Owner) -> None:
-        """Its owner asked again, perhaps by another client."""
+    def set_owner(self, held: HeldLists, owner: Owner) -> None:
+        """Record the owner as its latest request shows it: the client may be another one."""
         held.owner = owner
         self._note_client(held)
 
@@ -115,8 +115,8 @@ class ListStore:
             if _place(held) not in self._held:
                 self._put(held)
 
-    def left(self, session_id: str) -> list[HeldLists]:
-        """The entries that the client of a legacy session reached last; it has ended."""
+    def release_client(self, session_id: str) -> list[HeldLists]:
+        """Forget the client of an ended legacy session; returns the entries that it used last."""
         places = self._by_client.pop(session_id, {})
         found = [held for place in places if (held := self._held.get(place)) is not None]
         return [held for held in found if held.owner.session_id == session_id]
@@ -137,8 +137,8 @@ class ListStore:
         del alike[held.answers]
         if not alike:
             del self._by_key[held.server, held.key]
-        reached = self._by_client.get(held.owner.session_id or "", {})
-        reached.pop(_place(held), None)
+        of_client = self._by_client.get(held.owner.session_id or "", {})
+        of_client.pop(_place(held), None)
 
     def drop(self, held: HeldLists) -> None:
         """Delete an entry, and cancel its fetch."""

@@ -203,12 +203,12 @@ class PrincipalViews:
         missing: dict[str, str] = {}
         own: set[str] = set()
         own_bytes = 0
-        for held in self._lists.held(owner, endpoint, answers & ~HANDSHAKE):
+        for held in self._lists.lists_for(owner, endpoint, answers & ~HANDSHAKE):
             shared = base.catalog.servers.get(held.server)
             if shared is None:
                 continue
             if held.lists is None and held.server not in self._lists.servers:
-                continue  # until they were had, it is shown what everybody like it is
+                continue  # until they are fetched, it gets the lists of clients like it
             own.add(held.server)
             if held.lists is shared:
                 continue
@@ -220,7 +220,7 @@ class PrincipalViews:
             lists[held.server] = held.lists or replace(
                 shared, tools=(), prompts=(), resources=(), templates=(), skills=()
             )
-        for alike in self._declared.held(answers, endpoint):
+        for alike in self._declared.lists_for(answers, endpoint):
             if alike.server not in own and alike.lists is not None:
                 parts.append((alike.server, alike.key, alike.generation, ""))
                 lists[alike.server] = alike.lists
