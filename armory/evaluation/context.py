@@ -27,7 +27,7 @@ from armory.llm.tokens import estimate_tokens
 Definition = Mapping[str, Any]
 ToToon = Callable[[Any], str | None]
 WAYS = ("filtered", "filtered_toon", "searched", "searched_toon")
-"""Of listing tools, besides listing all: members of `QueryCost`."""
+"""The ways of listing tools, besides listing all; members of `QueryCost`."""
 _TURN_TOKENS = 8
 """What a chat API adds around a tool call and its result."""
 

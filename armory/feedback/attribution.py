@@ -20,7 +20,8 @@ NO_LEARNING = "no-learning"
 """Scope of callers from whom nothing is learned."""
 FOLLOWS_S = 600.0
 _KEPT_BYTES = 32 << 20
-"""Of all that is remembered: of an ordinary caller a few KiB, of one with long queries 60."""
+"""Largest size of all that is remembered. A usual caller takes a few KiB, one with long queries
+60."""
 _CALLER_BYTES = 700
 _EACH = 4
 

@@ -56,7 +56,8 @@ _STYLES = {
 }
 _TEXT_CHARS = 2_000
 _READ_CHARS = 10_000
-"""Of a text that is cut: others may mean the same one, of megabytes."""
+"""Characters that are read of a text that is going to be cut: others may refer to the same one, of
+megabytes."""
 _NAME_CHARS = 200
 _PATH_NAME = re.compile(r"\{([^{}]+)\}")
 

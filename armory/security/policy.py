@@ -21,7 +21,7 @@ from armory.security.rules import Applicable, Rule, Rules
 Profile = tuple[Applicable, str]
 _VISIBLE_KEPT = 4_096
 _PREPARED = 16
-"""Of so many profiles it is found out beforehand what they see of a large snapshot."""
+"""Profiles for which it is worked out beforehand what they see of a large snapshot."""
 _Key = tuple[Profile, str]
 _Asker = tuple[Scope, PackView | None]
 

@@ -74,7 +74,8 @@ _OF_FILES = {
 }
 """What to do about them, by code."""
 _UVLOOP_LOST = "handler is closed"
-"""In the RuntimeError by which uvloop answers a write to a connection that has just been lost."""
+"""In the message of the RuntimeError that uvloop raises for a write to a connection that was just
+lost."""
 
 
 def now_ms() -> int:

@@ -25,7 +25,7 @@ CATALOG_NICE = 14
 """The nice value of work on a catalog, as of embedding it. Where the event loop needs a whole core,
 giving a third of it to a catalog of 100,000 tools would make every call half as long again."""
 _SOON, _REST_S = 8, 0.03
-"""After so many steps for a caller, so long a rest between two."""
+"""Steps for a caller that are taken without a pause; seconds between two later ones."""
 
 
 async def in_turn(work: Callable[..., _T], *arguments: Any) -> _T:

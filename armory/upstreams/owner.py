@@ -46,7 +46,7 @@ _LISTED_SHARE = 10
 _WATCH_S = 1.0
 """How long listing waits until the upstream is set to announce changes."""
 _MISSED_PROBES = 2
-"""So many in a row, and the session counts as lost."""
+"""Probes in a row without an answer after which a session counts as lost."""
 
 
 class UpstreamOwner:

@@ -22,7 +22,8 @@ from armory.upstreams.state import UpstreamStatus
 log = Logger(__name__)
 
 TELL_S = 15.0
-"""After so long the log says which starts are waited for, then after twice as long, and so on."""
+"""Seconds after which the log names the starts that are waited for; then after twice as long, and
+so on."""
 _LONGEST_SILENCE_S = 240.0
 
 

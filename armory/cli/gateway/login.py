@@ -22,7 +22,7 @@ from armory.runtime.logins import log_in, log_out
 
 WAIT_S = 600.0
 _LAST_S = 2.0
-"""For the last page to be read."""
+"""How long the browser may take to fetch the last page."""
 _DONE = "Logged in. You may close this page."
 _PATH = "/callback"
 

@@ -38,7 +38,7 @@ from armory.protocol.rawjson import (
 _LISTED = 10_000
 """Tasks of an upstream's answer that are checked; of a longer answer none is shown."""
 _AT_ONCE = 100
-"""Of them in one round of the event loop."""
+"""Tasks that are checked in one round of the event loop."""
 _NO_ROOM = nullcontext()
 _RELATED = encode(RELATED_TASK)
 

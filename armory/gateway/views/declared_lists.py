@@ -31,9 +31,8 @@ FETCH_S = 5.0
 """How long a client's first listing waits for the lists of its kind; those that come later are
 announced to it."""
 HURRY_S = 0.5
-"""The same for who has waited in vain lately: while many upstreams start, each listing would wait
-for those that came since the last one.
-"""
+"""The same after a listing waited in vain: while many upstreams start, each listing would wait for
+those that were added since the last one."""
 PAUSE_S = 30.0
 """Pause between two fetches from one upstream for clients of one kind."""
 AT_ONCE = 4

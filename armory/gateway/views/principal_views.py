@@ -33,9 +33,8 @@ from armory.threads import for_callers
 VIEWS = 64
 VIEW_TOOLS, OWN_TOOLS = 4_000, 2_000
 VIEW_BYTES, OWN_BYTES = 4 << 20, (32 << 20) // VIEWS
-"""A view takes one place of `VIEWS`, and one more for each so many tools or bytes, and for each so
-many that only it has.
-"""
+"""A view takes one place of `VIEWS`, and a further one for each `VIEW_TOOLS` tools or `VIEW_BYTES`
+bytes of it, and for each `OWN_TOOLS` or `OWN_BYTES` that only it has."""
 EXTRA, EXTRA_BYTES = 5_000, 32 << 20
 """How many tools that only some callers have are searched, and their size as they came."""
 R = TypeVar("R", ToolRecord, ListedRecord)

@@ -12,8 +12,8 @@ from collections.abc import Collection
 from armory.web.connections.connection import Connection
 
 _REST_S = 1e-5
-"""A connection: in 1 µs each it is counted whose all are, which is not done again for ten times as
-long: whoever opens connections where there is no room would have it done for each of them."""
+"""Pause for each connection after all were counted by caller, which takes 1 µs each: otherwise a
+caller that opens connections while there is no room would have all of them counted each time."""
 
 
 class Crowding:

@@ -13,8 +13,7 @@ from operator import itemgetter
 from armory.web.connections.connection import Connection
 
 _REST_S = 5e-6
-"""A connection: in 0.4 µs each all are put in order of their idleness, which is not done again for
-as many times as long."""
+"""Pause for each connection after all were sorted by idleness, which takes 0.4 µs each."""
 
 
 class Idle:

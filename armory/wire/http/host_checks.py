@@ -26,7 +26,7 @@ PASSED = "X-Armory-Passed"
 """Header of requests that another replica passes on: a secret that only replicas know."""
 FORWARDED = ("X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto")
 _HOST_CHARS = 256
-"""Of a Host value whose check is kept: anybody may send longer ones."""
+"""Longest Host value whose check is cached: anybody may send longer ones."""
 _PORTS = {"http": ":80", "https": ":443"}
 _HOPS = 32
 """Proxies of a request that are looked at, from the last on: the first may be made up."""

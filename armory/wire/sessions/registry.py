@@ -60,7 +60,8 @@ _SOON_S = 0.01
 _ERRANDS = 64
 """Notifications unknown to Armory that one client may have under way; further ones are dropped."""
 _AGAIN_S = 1.0
-"""Between two looks for sessions to expire that make room: with 5,000 one takes a millisecond."""
+"""Seconds between two searches for expired sessions to make room: with 5,000 sessions one takes a
+millisecond."""
 _TOLD = 5
 """How many the log names of sessions that expire together."""
 
