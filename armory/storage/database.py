@@ -13,7 +13,17 @@ from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, case, cast, extract, func, select, text
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    ScalarSelect,
+    case,
+    cast,
+    extract,
+    func,
+    select,
+    text,
+)
 from sqlalchemy.engine import Row
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.sql import Insert
@@ -264,7 +274,9 @@ class Database:
             return cast(extract("epoch", func.clock_timestamp()) * 1000, BigInteger)
         return cast((func.julianday("now") - 2440587.5) * 86_400_000, BigInteger)
 
-    def not_after_now(self, at_ms: Any, late_ms: Any) -> Any:
+    def not_after_now(
+        self, at_ms: ColumnElement[int], late_ms: int | ColumnElement[int]
+    ) -> ScalarSelect[int]:
         """The time from which to look for rows stored since `at_ms`: `late_ms` before now if that
         is earlier, since a clock that was set back gives new rows earlier times.
 
