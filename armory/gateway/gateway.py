@@ -153,7 +153,7 @@ class Gateway:
             self.principal_lists, self.declared_lists, services.private_tools
         )
         self.tasks = TaskOwnership(pool, services.tasks)
-        outcomes = Outcomes(services.events, services.attribution, services.contents)
+        outcomes = Outcomes(services.events, services.attribution, contents=services.contents)
         answers = Answers(self.tasks, services.on_compacted)
         self.tool_lists = ToolLists(retriever, limiter, outcomes)
         self.description = Description(self.tool_lists.filters, lacks_some)

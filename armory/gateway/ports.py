@@ -50,7 +50,7 @@ class Pool(Protocol):
         the queue of calls. Returns when the stream has ended.
 
         Raises:
-            UpstreamUnavailable: it cannot be had, or ended otherwise.
+            UpstreamUnavailable: no session can be opened, or the call ended otherwise.
         """
         ...
 
@@ -61,7 +61,7 @@ class Pool(Protocol):
         can.
 
         Raises:
-            UpstreamUnavailable: they cannot be had.
+            UpstreamUnavailable: they cannot be fetched.
         """
         ...
 
@@ -77,7 +77,7 @@ class Pool(Protocol):
             handshake: over a session with a handshake, also where the upstream is modern as well.
 
         Raises:
-            UpstreamUnavailable: they cannot be had.
+            UpstreamUnavailable: they cannot be fetched.
         """
         ...
 

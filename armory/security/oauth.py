@@ -198,7 +198,7 @@ class OAuthScheme:
 
         Raises:
             AuthenticationFailed: it is not valid.
-            BackendError: the issuer's keys cannot be had.
+            BackendError: the issuer's keys cannot be fetched.
         """
         first = self._issuers[0]
         claims = await self._verified(first, id_token)

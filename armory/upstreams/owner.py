@@ -157,7 +157,7 @@ class UpstreamOwner:
         after. Returns whether the upstream announces changes.
 
         Raises:
-            UpstreamUnavailable: they cannot be had.
+            UpstreamUnavailable: they cannot be fetched.
         """
         watching = start(link.subscriptions.watch_lists(), f"announcements of {link.server}")
         try:

@@ -80,7 +80,7 @@ class Supervisor:
         """Fetch the lists of one upstream now.
 
         Raises:
-            UpstreamUnavailable: it is unknown, or they cannot be had.
+            UpstreamUnavailable: it is unknown, or they cannot be fetched.
         """
         owner = self._supervised.get(server)
         if owner is None:

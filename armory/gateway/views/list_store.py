@@ -46,7 +46,7 @@ class HeldLists:
         own_bytes: size of those entries, as they came, that are not everybody's.
         same: whether they are what everybody is shown, as far as they were had.
         generation: another one for other lists.
-        failed: why they could not be had when they were last asked for; "": they could.
+        failed: why the latest attempt to fetch them failed; "": it did not.
         late: whether somebody was shown nothing in their place.
         outdated: whether their owner logged in or out since: they are not shown any more.
         task: fetches them.

@@ -55,7 +55,8 @@ class Description:
             fresh: whether to read it again.
 
         Raises:
-            UpstreamUnavailable: it cannot be had, is none, or says that the API has moved.
+            UpstreamUnavailable: it cannot be fetched, is no description, or says that the API has
+                moved.
         """
         known = self._api
         if known is not None and not fresh:

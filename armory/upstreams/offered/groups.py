@@ -73,7 +73,7 @@ async def fetch_groups(link: BaseLink) -> tuple[OwnGroup, ...]:
         link: a session of the modern era, or one whose client declares the extension.
 
     Raises:
-        UpstreamUnavailable: they cannot be had.
+        UpstreamUnavailable: they cannot be fetched.
     """
     if not declares_groups(link.capabilities):
         return ()

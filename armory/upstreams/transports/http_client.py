@@ -102,7 +102,7 @@ class HttpClient:
             what: what is asked, for messages.
 
         Raises:
-            UpstreamUnavailable: no response came, or no access token could be had.
+            UpstreamUnavailable: no response came, or no access token could be obtained.
             UpstreamTimeout: none came in time.
         """
         if self.tokens is None:

@@ -59,7 +59,7 @@ async def fetch_lists(
         quiet: what is left out is not logged: it is for the gateway's own lists already.
 
     Raises:
-        UpstreamUnavailable: the list of tools could not be had.
+        UpstreamUnavailable: the list of tools could not be fetched.
     """
     cache: dict[str, tuple[int, str]] = {}
     omitted = Omissions()

@@ -1,6 +1,6 @@
 """Usage, quota and the query log over REST.
 
-Owns: the routes. Shows nobody what policy hides, nor one user the doings of another.
+Owns: the routes. Shows no tool that policy hides from the caller, and no user's usage to another.
 """
 
 from __future__ import annotations
