@@ -86,17 +86,11 @@ class ApiKeys:
         """Create a key; returns it with its text, which cannot be read again later.
 
         Raises:
-            InvalidRequest: a name or scope that cannot be used, an expiry that has passed, no such
-                user, or one that has too many.
+            InvalidRequest: an invalid name or scope, an expiry that has passed, an unknown user, or
+                one that has too many keys.
         """
         check_name(name, "name")
-        granted = tuple(dict.fromkeys(scopes))
-        for scope in granted:
-            if _SCOPE.fullmatch(scope) is None:
-                raise InvalidRequest(
-                    f"scope {scope[:40]!r}; expected 1 to 64 letters, digits or _.:/*-",
-                    parameter="scopes",
-                )
+        granted = _checked_scopes(scopes)
         now = self._now_ms()
         if expires_at_ms is not None and expires_at_ms <= now:
             raise InvalidRequest("the key would have expired already", parameter="expires_at_ms")
@@ -208,6 +202,22 @@ class ApiKeys:
         if known.expires_at_ms is None:
             return VALID_TTL_S
         return min(VALID_TTL_S, (known.expires_at_ms - self._now_ms()) / 1000)
+
+
+def _checked_scopes(scopes: Iterable[str]) -> tuple[str, ...]:
+    """The scopes, each once.
+
+    Raises:
+        InvalidRequest: one has an invalid form.
+    """
+    granted = tuple(dict.fromkeys(scopes))
+    for scope in granted:
+        if _SCOPE.fullmatch(scope) is None:
+            raise InvalidRequest(
+                f"scope {scope[:40]!r}; expected 1 to 64 letters, digits or _.:/*-",
+                parameter="scopes",
+            )
+    return granted
 
 
 def digest_of(text: str) -> str:
