@@ -193,7 +193,7 @@ class AuditLog:
         """Have the sink write; during shutdown it has only a short time to answer.
 
         Raises:
-            BackendError: it did not.
+            BackendError: the sink failed, or did not answer in time.
         """
         try:
             async with asyncio.timeout(at_most(_END_S) if self._ending else None):

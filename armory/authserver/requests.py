@@ -129,7 +129,7 @@ def each_once(pairs: Mapping[str, str], count: Callable[[str], int]) -> dict[str
     """The parameters, none of which may be repeated.
 
     Raises:
-        OAuthError: one is.
+        OAuthError: a parameter is repeated.
     """
     for name in pairs:
         if count(name) > 1:

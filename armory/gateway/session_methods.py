@@ -66,7 +66,7 @@ class SessionMethods:
         """Answer `resources/subscribe`.
 
         Raises:
-            RateLimited: not now.
+            RateLimited: the caller has exceeded its rate.
             BackendError: the store that replicas share cannot tell whose a task is.
             RpcError: no such resource for this caller.
             UpstreamUnavailable: its upstream cannot be reached.
@@ -82,7 +82,7 @@ class SessionMethods:
         """Answer `resources/unsubscribe`; a name that does not exist counts against the rate.
 
         Raises:
-            RateLimited: not now.
+            RateLimited: the caller has exceeded its rate.
             BackendError: the store that replicas share cannot tell whose a task is.
             RpcError: no such resource for this caller.
             UpstreamUnavailable: its upstream cannot be reached.
@@ -114,7 +114,7 @@ def _session(context: RequestContext) -> ClientSession:
     """The session of a request.
 
     Raises:
-        RpcError: it has none.
+        RpcError: the request has no session.
     """
     if context.session is None:
         raise RpcError(METHOD_NOT_FOUND, "Method not found: there is no session")

@@ -47,7 +47,7 @@ async def fetch(url: str, named: tuple[str, ...] | None = None) -> bytes:
         named: as in `Route`.
 
     Raises:
-        NoDocument: there is none.
+        NoDocument: the server has no such document.
         BackendError: it cannot be fetched.
     """
     route = Route(timeout_s=_FETCH_S, body_bytes=_MAX_JWKS_BYTES + 1, named=named)

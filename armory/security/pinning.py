@@ -132,7 +132,7 @@ class Pinning:
         """Write pending changes to the file.
 
         Raises:
-            OSError: it cannot be.
+            OSError: the file cannot be written.
         """
         with self._turn:
             if self._unsaved and self.mode != "off":

@@ -178,7 +178,7 @@ class UpstreamOwner:
             announced: whether the upstream says when its lists change.
 
         Raises:
-            UpstreamUnavailable: it was lost.
+            UpstreamUnavailable: the session was lost.
         """
         missed = 0
         while True:
@@ -220,7 +220,7 @@ class UpstreamOwner:
         """Check that the upstream is alive, and fetch its lists where it does not announce changes.
 
         Raises:
-            UpstreamUnavailable: there was none.
+            UpstreamUnavailable: the upstream did not answer.
         """
         if heard or link.era == "legacy":
             await link.probe()

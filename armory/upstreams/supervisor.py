@@ -105,7 +105,7 @@ class Supervisor:
         its last good lists stay until it answers.
 
         Raises:
-            UpstreamUnavailable: it is unknown.
+            UpstreamUnavailable: there is no such upstream.
         """
         self._pool.renew(server)
         await self._align()

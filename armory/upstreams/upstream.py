@@ -189,7 +189,7 @@ class Upstream:
         """The answer to a call of the tool that asks for a login.
 
         Raises:
-            LoginNeeded: it has none.
+            LoginNeeded: the caller has not logged in.
         """
         client = self.connector.client
         assert client.people is not None

@@ -61,7 +61,7 @@ async def ask_agent(
     Raises:
         ConfigError: the agent or Tool RAG is off.
         ChatError: the model failed before anything was found.
-        ArmoryError: the gateway refuses.
+        ArmoryError: the gateway refuses the request.
     """
     unreached: dict[str, str] = {}
     if url is None:

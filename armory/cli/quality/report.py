@@ -237,7 +237,7 @@ async def _first_tokens(
     """Time to the first token; a notice says why not every query was timed.
 
     Raises:
-        BackendError: none was.
+        BackendError: no query could be timed.
     """
     with waiting(_TIMING) as shown:
         times = await first_tokens(

@@ -79,7 +79,7 @@ class MetaTools:
 
         Raises:
             RpcError: an argument is missing or out of range.
-            RateLimited: not now.
+            RateLimited: the caller has exceeded a limit.
         """
         started = time.perf_counter()
         arguments = read_search(params)
@@ -114,7 +114,7 @@ class MetaTools:
 
         Raises:
             RpcError: an argument is missing or out of range.
-            RateLimited: not now.
+            RateLimited: the caller has exceeded a limit.
             BackendError: the model failed before anything was found.
         """
         started = time.perf_counter()

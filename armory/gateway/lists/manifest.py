@@ -152,7 +152,7 @@ def _refuse(names: Iterable[str]) -> None:
     """Refuse unknown names of tools; hidden tools look like unknown ones.
 
     Raises:
-        RpcError: there are any.
+        RpcError: there are unknown names.
     """
     unknown = [*dict.fromkeys(names)]
     if unknown:

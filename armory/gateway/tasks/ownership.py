@@ -175,7 +175,7 @@ def refuse_undeclared(context: RequestContext) -> None:
     """Refuse requests about tasks from a modern client that did not declare the extension.
 
     Raises:
-        RpcError: it did not.
+        RpcError: the client did not declare it.
     """
     if context.era == "modern" and not _declares(context.client.capabilities):
         needed = {"requiredCapabilities": {"extensions": {TASKS_EXTENSION: {}}}}

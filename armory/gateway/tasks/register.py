@@ -147,7 +147,7 @@ class TaskRegister:
         """Write everything in memory to the store again: it was away, or has lost it.
 
         Raises:
-            BackendError: it failed.
+            BackendError: the store failed.
         """
         if self._store is None:
             return

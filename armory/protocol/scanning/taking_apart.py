@@ -196,7 +196,7 @@ def _ended(view: memoryview, at: int, closing: int) -> Generator[None, None, Non
     """Check that nothing follows `at`.
 
     Raises:
-        msgspec.DecodeError: it does not.
+        msgspec.DecodeError: something follows.
     """
     if view[at] != closing or (yield from run_end(SPACES, view, at + 1)) != len(view):
         raise msgspec.DecodeError("JSON is malformed: expected ',' or the end")

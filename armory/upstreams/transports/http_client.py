@@ -274,7 +274,7 @@ class UpstreamClient(HttpClient):
         """The upstream's challenge in its answer to a request without a token.
 
         Raises:
-            UpstreamUnavailable: nothing.
+            UpstreamUnavailable: no answer came.
         """
         headers = {**self._spec.headers, "Accept": JSON_AND_EVENTS}
         body = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'

@@ -246,7 +246,7 @@ def check_library(connection: object, version: str = aiohttp.__version__) -> Non
         version: aiohttp's.
 
     Raises:
-        ConfigError: they do not.
+        ConfigError: an internal is missing.
     """
     missing = [name for name in INTERNALS if not hasattr(connection, name)]
     if missing:

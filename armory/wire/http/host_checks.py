@@ -53,8 +53,8 @@ class HostChecks:
         ConfigError: a proxy is neither an address nor a network.
 
     Attributes:
-        hop: what other replicas send in `PASSED`; their forwarding headers count like a proxy's.
-            Empty: there are none.
+        hop: the secret that other replicas send in `PASSED`; their forwarding headers count like a
+            proxy's. Empty: there are no other replicas.
         names_itself: whether only configured names are accepted as Host: then a request's URL is
             the gateway's own, not one that the sender chose.
     """

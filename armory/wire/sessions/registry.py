@@ -181,7 +181,7 @@ class Sessions:
         """Check that one more session may be opened; where not, idle ones are ended first.
 
         Raises:
-            TooMany: it may not.
+            TooMany: a limit is reached.
         """
         if len(self._sessions) >= self._capacity:
             await self._make_room()
