@@ -24,7 +24,7 @@ from armory.gateway.views.list_changes import changed_lists
 from armory.gateway.views.view import View
 from armory.logger import Logger
 from armory.protocol.capabilities import EVERYTHING, HANDSHAKE, SHOWN_ALL, declaration
-from armory.threads import for_callers
+from armory.threads import for_callers_if
 
 _log = Logger(__name__)
 FETCH_S = 5.0
@@ -249,7 +249,7 @@ class DeclaredLists:
         if shared is None:
             return
         lists = replace(lists, groups=shared.groups)  # they are not looked at anew
-        lists, differs, changed = await for_callers(
+        lists, differs, changed = await for_callers_if(
             large((lists, shared)), _looked_at, lists, shared, held.lists
         )
         if not (differs or held.answers or held.beside is not None):
@@ -280,7 +280,7 @@ def _same(before: GatewaySettings, now: GatewaySettings, servers: Set[str]) -> S
 async def _differ(lists: ServerLists, others: ServerLists) -> bool:
     """Whether two lists differ, their groups apart."""
     lists = replace(lists, groups=others.groups)
-    return bool(await for_callers(large((lists, others)), changed_lists, lists, others))
+    return bool(await for_callers_if(large((lists, others)), changed_lists, lists, others))
 
 
 def _looked_at(

@@ -25,7 +25,7 @@ from armory.protocol.capabilities import answers_of
 from armory.protocol.link import Owner
 from armory.protocol.session_events import is_of_one_client
 from armory.security.policy import Policy
-from armory.threads import for_callers
+from armory.threads import for_callers_if
 
 _log = Logger(__name__)
 FETCH_S = 5.0
@@ -272,7 +272,7 @@ class PrincipalLists:
                 return
             before = held.lists
             shared, latest = self._shared.get(held.server), self._latest.get(held.server)
-            lists, held.own_bytes, changed, held.same = await for_callers(
+            lists, held.own_bytes, changed, held.same = await for_callers_if(
                 large((lists,)), _looked_at, lists, before, shared, latest
             )
             self._held.move(held, self._key(held.server, held.owner))

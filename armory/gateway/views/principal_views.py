@@ -232,7 +232,7 @@ class PrincipalViews:
 
     async def _make_beside(self, made: _Made, wanted: _Wanted) -> PrincipalView:
         try:
-            view, extra = await for_callers(True, self._make, wanted, made.base)
+            view, extra = await for_callers(self._make, wanted, made.base)
         finally:
             del made.making[wanted.parts]
         return self._keep(made, wanted, view, extra)

@@ -15,7 +15,7 @@ from armory.accounts.usage.rows import quota_row, tool_rows, user_rows
 from armory.accounts.usage.statistics import UsageStatistics
 from armory.accounts.usage.store import ToolStatistics
 from armory.errors import AccessDenied
-from armory.threads import for_callers
+from armory.threads import for_callers_if
 from armory.web.rest.problems import limit_headers
 from armory.web.rest.routes import Answer, Reply, RestCall, Route, Shape
 from armory.web.rest.shapes import Name
@@ -143,7 +143,7 @@ async def tool_usage(call: RestCall) -> Reply:
     usage = call.services.accounts.usage
     used = usage.tools()
     shown = used if call.admin else {n: s for n, s in used.items() if n in visible}
-    return Reply(await for_callers(len(shown) > _MANY, _tools_json, usage, shown))
+    return Reply(await for_callers_if(len(shown) > _MANY, _tools_json, usage, shown))
 
 
 def _tools_json(usage: UsageStatistics, shown: Mapping[str, ToolStatistics]) -> bytes:
