@@ -4,9 +4,9 @@ Owns: `Attribution`, and the abandoned calls because of which the upstream may s
 Asks nobody itself. Never imports a transport.
 
 In a session that several clients share, a stdio or HTTP+SSE upstream cannot say which call a
-request of its own belongs to. If only one call in flight can have caused it (`turns` arranges that),
-it is for that call's client. If several can, or an abandoned call of another principal, it is for
-nobody.
+request of its own belongs to. If only one call in flight can have caused it (`turns` arranges
+that), it is for that call's client. If several can, or an abandoned call of another principal, it
+is for nobody.
 """
 
 from __future__ import annotations
