@@ -247,8 +247,8 @@ class _Reader:
         if text:
             described["description"] = text[:_TEXT_CHARS]
         if not is_argument_name(name):  # `since<` and `since>` are told apart by this alone
-            told = (name[:_NAME_CHARS], described.get("description", ""))
-            described["description"] = ": ".join(filter(None, told))
+            shown = (name[:_NAME_CHARS], described.get("description", ""))
+            described["description"] = ": ".join(filter(None, shown))
         self._properties[argument] = described
         if place == "path" or parameter.get("required") is True:
             self._required.append(argument)

@@ -338,5 +338,5 @@ def _reason(error: BaseException) -> str:
     if getattr(found, "sqlite_errorcode", 0) & 0xFF in _FILES:
         return str(found)
     code = str(getattr(found, "sqlstate", None) or "")
-    told = code[:2] in _CONNECTING or code in _TOLD or kind == _BAD_PARAMETER
-    return f"{kind}: {found}" if told else kind
+    shown = code[:2] in _CONNECTING or code in _TOLD or kind == _BAD_PARAMETER
+    return f"{kind}: {found}" if shown else kind

@@ -57,14 +57,14 @@ class Supervisor:
             timeout_s: so long at most; None: as long as it takes, installing included.
             on_progress: called with (upstreams that have, upstreams) at first and with each.
         """
-        told = 0
+        settled_count = 0
 
         async def settled(owner: UpstreamOwner) -> None:
-            nonlocal told
+            nonlocal settled_count
             await owner.settled.wait()
-            told += 1
+            settled_count += 1
             if on_progress is not None:
-                on_progress(told, len(waits))
+                on_progress(settled_count, len(waits))
 
         waits = [settled(owner) for owner in self._supervised.values()]
         if on_progress is not None:

@@ -214,13 +214,13 @@ class _Reader:
             default=_text(entry.get("default")),
             choices=tuple(map(str, _list(entry.get("choices")))),
         )
-        told = self._ask(wanted)
-        if told is not None:
-            if wanted.choices and told not in wanted.choices:
+        value = self._ask(wanted)
+        if value is not None:
+            if wanted.choices and value not in wanted.choices:
                 raise InvalidRequest(
-                    f"{name} is {told!r}; expected one of {', '.join(wanted.choices)}"
+                    f"{name} is {value!r}; expected one of {', '.join(wanted.choices)}"
                 )
-            return told
+            return value
         if wanted.default is not None:
             return wanted.default
         if wanted.required:

@@ -101,10 +101,10 @@ def _taken_for_all(security: SecurityConfig) -> Iterator[str]:
     block = security.jwt
     if block is None or block.jwks_url is None:
         return
-    told = {"issuer": "of any tenant", "audience": "for any application"}
-    lacking = [name for name in told if getattr(block, name) is None]
+    accepted = {"issuer": "of any tenant", "audience": "for any application"}
+    lacking = [name for name in accepted if getattr(block, name) is None]
     if lacking:
-        whose = " and ".join(told[name] for name in lacking)
+        whose = " and ".join(accepted[name] for name in lacking)
         yield (
             f"security.jwt: without {' and '.join(lacking)} every token is taken that is signed "
             f"with the provider's keys, {whose}; say what the tokens for this gateway have"
@@ -151,13 +151,13 @@ def _idle_rules(security: SecurityConfig) -> Iterator[str]:
 def _tokens_by_another_name(security: SecurityConfig) -> Iterator[str]:
     """Rules that are to be for a token, and name it as the audit and commands do."""
     rules = (("policies", security.policies), ("quotas", security.quotas))
-    told = (
+    patterns = (
         (f"security.{block}.{place}.who", pattern)
         for block, listed in rules
         for place, rule in enumerate(listed)
         for pattern in rule.who
     )
-    for where, pattern in told:
+    for where, pattern in patterns:
         kind, _, name = pattern.partition(":")
         if kind == "token" and any(fnmatchcase(token, name) for token in security.tokens):
             yield (
