@@ -11,10 +11,10 @@ import time
 from contextvars import ContextVar
 
 END_S = 10.0
-"""For all that ends once no call is in flight: whoever supervises the process kills it soon after,
-15 seconds by the documentation."""
+"""Longest shutdown once no call is in flight. Whatever supervises the process kills it soon after:
+15 seconds, as documented."""
 _LEAST_S = 0.5
-"""For one of them where nothing is left."""
+"""What a step gets when nothing is left of that."""
 _until: ContextVar[float] = ContextVar("when the end is to be over", default=math.inf)
 
 

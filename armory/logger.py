@@ -21,7 +21,7 @@ LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 
 LIMITED_LINES, LIMITED_S = 20, 60.0
-"""So many lines in so many seconds of an event that anybody can make happen."""
+"""Most lines, in so many seconds, of an event that any request can cause."""
 
 
 class _First:

@@ -16,9 +16,9 @@ import msgspec
 from sqlalchemy import insert, select, update
 from sqlalchemy.exc import IntegrityError
 
+from armory.accounts.limits import check_key_limit
 from armory.accounts.listings import ApiKey, keys_listed
 from armory.accounts.names import check_name
-from armory.accounts.room import room_for_key
 from armory.accounts.users import ENDED, KEY
 from armory.domain.principal import Principal
 from armory.errors import AuthenticationFailed, InvalidRequest
@@ -86,17 +86,11 @@ class ApiKeys:
         """Create a key; returns it with its text, which cannot be read again later.
 
         Raises:
-            InvalidRequest: a name or scope that cannot be used, an expiry that has passed, no such
-                user, or one that has too many.
+            InvalidRequest: an invalid name or scope, an expiry that has passed, an unknown user, or
+                one that has too many keys.
         """
         check_name(name, "name")
-        granted = tuple(dict.fromkeys(scopes))
-        for scope in granted:
-            if _SCOPE.fullmatch(scope) is None:
-                raise InvalidRequest(
-                    f"scope {scope[:40]!r}; expected 1 to 64 letters, digits or _.:/*-",
-                    parameter="scopes",
-                )
+        granted = _checked_scopes(scopes)
         now = self._now_ms()
         if expires_at_ms is not None and expires_at_ms <= now:
             raise InvalidRequest("the key would have expired already", parameter="expires_at_ms")
@@ -118,7 +112,7 @@ class ApiKeys:
         try:
             async with self._feed.transaction() as change:
                 if user is not None:
-                    await room_for_key(change.connection, user, now)
+                    await check_key_limit(change.connection, user, now)
                 await change.connection.execute(row)
                 change.changed(KEY, digest)
         except IntegrityError:
@@ -208,6 +202,22 @@ class ApiKeys:
         if known.expires_at_ms is None:
             return VALID_TTL_S
         return min(VALID_TTL_S, (known.expires_at_ms - self._now_ms()) / 1000)
+
+
+def _checked_scopes(scopes: Iterable[str]) -> tuple[str, ...]:
+    """The scopes, each once.
+
+    Raises:
+        InvalidRequest: one has an invalid form.
+    """
+    granted = tuple(dict.fromkeys(scopes))
+    for scope in granted:
+        if _SCOPE.fullmatch(scope) is None:
+            raise InvalidRequest(
+                f"scope {scope[:40]!r}; expected 1 to 64 letters, digits or _.:/*-",
+                parameter="scopes",
+            )
+    return granted
 
 
 def digest_of(text: str) -> str:

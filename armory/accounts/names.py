@@ -26,7 +26,7 @@ def check_name(value: str, parameter: str) -> str:
     neither `.` nor `..`.
 
     Raises:
-        InvalidRequest: it cannot.
+        InvalidRequest: the name cannot be stored.
     """
     well = 1 <= len(value) <= MAX_NAME and value.isprintable() and value == value.strip()
     if not well or value in _STEPS:
@@ -42,7 +42,7 @@ def check_pack_id(value: str) -> str:
     """Return the id of a pack if valid: lower-case letters, digits and hyphens, at most 64.
 
     Raises:
-        InvalidRequest: something else.
+        InvalidRequest: the id has another form.
     """
     if _PACK.fullmatch(value) is None:
         raise InvalidRequest(

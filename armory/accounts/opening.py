@@ -67,13 +67,13 @@ class Opening:
             except ArmoryError as error:
                 self.away = error.message
                 _log.error("database_refused", error=error.message)
-        told = False
+        logged = False
         while True:
             try:
                 await self._accounts.run()
             except Exception as error:  # noqa: BLE001 without them nothing cached may answer
-                _log.error("accounts_failed", error=repr(error), exc_info=None if told else error)
-                told = True
+                _log.error("accounts_failed", error=repr(error), exc_info=None if logged else error)
+                logged = True
             await asyncio.sleep(self._again_s)
 
 

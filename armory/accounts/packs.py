@@ -12,8 +12,8 @@ from typing import Literal
 from sqlalchemy import ColumnElement, delete, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
+from armory.accounts.limits import PackLimit, check_installation_limit, installation_count
 from armory.accounts.names import AlreadyExists, check_name, check_pack_id
-from armory.accounts.room import PackRoom, check_installations, installations_of
 from armory.accounts.users import PACK, USER, Users
 from armory.errors import InvalidRequest
 from armory.storage.changes import ChangeFeed
@@ -82,7 +82,7 @@ class Packs:
                     await self._users.ensure(change.connection, pack.owner, make=make_user)
                 row = {"id": pack.id, "owner": pack.owner, "title": pack.title}
                 times = {"created_at_ms": at_ms, "updated_at_ms": at_ms}
-                async with PackRoom(change.connection, pack.owner):
+                async with PackLimit(change.connection, pack.owner):
                     await change.connection.execute(
                         insert(packs).values(**row, description=pack.description, **times)
                     )
@@ -108,7 +108,7 @@ class Packs:
             )
             if not changed.rowcount:
                 return None
-            async with PackRoom(change.connection, pack.owner):
+            async with PackLimit(change.connection, pack.owner):
                 await change.connection.execute(
                     delete(pack_entries).where(pack_entries.c.pack_id == pack.id)
                 )
@@ -162,7 +162,7 @@ class Packs:
             check_name(value, "pack_id" if kind == PACK else kind)
         async with self._feed.transaction() as change:
             await self._users.ensure(change.connection, user, make=make_user)
-            before = await installations_of(change.connection, user)
+            before = await installation_count(change.connection, user)
             for kind, value in items:
                 if kind == PACK:
                     seen = _seen(None if sees_all else user)
@@ -179,7 +179,7 @@ class Packs:
                         index_elements=["user_id", "kind", "value"], set_={"is_active": True}
                     )
                 )
-            await check_installations(change.connection, user, before)
+            await check_installation_limit(change.connection, user, before)
             change.changed(USER, user)
         return await self.installed(user)
 

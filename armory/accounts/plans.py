@@ -134,7 +134,7 @@ class PlanUsage:
         """Count one query against the user's plan.
 
         Raises:
-            PlanSpent: none is.
+            PlanSpent: no query is left this month.
             BackendError: see `standing`.
         """
         standing = await self.standing(user)

@@ -22,12 +22,12 @@ from armory.storage.tables import query_log
 _DAY_MS = 86_400_000
 _QUEUE = 10_000
 _QUEUE_CHARS = 8_000_000
-"""Of all queries that wait to be stored; one may have 8,000."""
+"""Characters of all queries that wait to be stored; a single one may have 8,000."""
 _BATCH = 500
 KEPT = 1_000_000
 """Records that stay, the newest: of 8,000 characters each they fill a disk in hours."""
 _PRUNE_AFTER = 100_000
-"""So many that were stored, at the latest."""
+"""Stored queries after which old ones are deleted, at the latest."""
 _RETURNED = 50
 _OWN_KEY = re.compile(r"acx_[A-Za-z0-9_-]{8,}")
 _KINDS = ("sk", "ghp", "gho", "xoxa", "xoxb", "xoxp", "xoxr", "glpat")

@@ -144,7 +144,9 @@ class PackScopes:
         """Packs with their contents; users with the same pack share it in memory."""
         if not ids:
             return ()
-        told = select(packs.c.id, packs.c.title, packs.c.description).where(packs.c.id.in_(ids))
+        described = select(packs.c.id, packs.c.title, packs.c.description).where(
+            packs.c.id.in_(ids)
+        )
         columns = pack_entries.c
         listed = select(columns.pack_id, columns.kind, columns.value).where(
             columns.pack_id.in_(ids)
@@ -153,7 +155,7 @@ class PackScopes:
         for pack, kind, value in await connection.execute(listed):
             entries.setdefault(pack, {}).setdefault(kind, []).append(value)
         found: list[NamedPack] = []
-        for pack, title, description in await connection.execute(told.order_by(packs.c.id)):
+        for pack, title, description in await connection.execute(described.order_by(packs.c.id)):
             has = entries.get(pack, {})
             servers, tools = frozenset(has.get("server", ())), frozenset(has.get("tool", ()))
             made = NamedPack(pack, title, description, servers, tools)

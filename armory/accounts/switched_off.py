@@ -53,7 +53,7 @@ class SwitchedOff:
         """Admit a principal whose user is not deactivated.
 
         Raises:
-            UserSwitchedOff: it is.
+            UserSwitchedOff: the user is deactivated.
             BackendError: its user has changed, and the database could not be asked since.
         """
         user = principal.user

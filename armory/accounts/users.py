@@ -78,7 +78,7 @@ class Users:
         """
         check_name(user_id, "id")
         chosen = self._default_plan if plan is None else self._known(plan)
-        made = User(user_id, chosen, True, now_ms())
+        made = User(user_id, chosen, is_active=True, created_at_ms=now_ms())
         try:
             async with self._feed.transaction() as change:
                 await change.connection.execute(insert(users).values(**_row(made)))
@@ -102,7 +102,7 @@ class Users:
                 raise InvalidRequest(message, parameter="user")
             return
         check_name(user_id, "user")
-        made = User(user_id, self._default_plan, True, now_ms())
+        made = User(user_id, self._default_plan, is_active=True, created_at_ms=now_ms())
         statement = self._database.upsert(users).values(**_row(made))
         await connection.execute(statement.on_conflict_do_nothing(index_elements=["id"]))
 

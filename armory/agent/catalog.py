@@ -23,7 +23,7 @@ from armory.retrieval.lexical.text import terms
 from armory.retrieval.ranking.answer import Ranking
 
 _CACHED_BYTES = 16 << 20
-"""Of the documents of tools that are kept in chunks: one may have half a MiB."""
+"""Largest size of the cached chunks of tools' documents: one document may have half a MiB."""
 _CHUNK_BYTES = 500
 
 

@@ -100,7 +100,7 @@ class RetrievalAgent:
         chat: the model.
         sources: what is searched: the catalog, and documents where configured.
         limits: what one run may cost.
-        runs: how many there may be at once; None: as many as are asked for.
+        runs: limits concurrent runs; None: no limit.
     """
 
     def __init__(
@@ -170,7 +170,7 @@ class RetrievalAgent:
             {"role": "system", "content": prompt},
             {"role": "user", "content": f"Request: {question}"},
         ])  # fmt: skip
-        held = nullcontext() if self._runs is None else self._runs.one(user or "")
+        held = nullcontext() if self._runs is None else self._runs.run(user or "")
         with held:
             async with aclosing(self._cycle(run)) as events:
                 async for event in events:

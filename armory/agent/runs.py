@@ -1,4 +1,4 @@
-"""How many runs of the agent there are at once, each of which keeps the model busy for long.
+"""Limits on concurrent runs of the retrieval agent, each of which keeps the model busy for long.
 
 Owns: `Runs`. Never imports the loop.
 """
@@ -11,33 +11,33 @@ from contextlib import contextmanager
 from armory.domain.limits import Holdings
 from armory.errors import RateLimited
 
-MOST, OF_ONE = 64, 32
+MAX_RUNS, MAX_RUNS_OF_CALLER = 64, 32
 _RETRY_AFTER_S = 5.0
 
 
 class Runs:
-    """Runs that are under way; refuses those beyond its limits.
+    """Counts the runs that are under way; refuses those beyond its limits.
 
     Args:
-        most: runs in all.
-        of_one: the same for one caller, so that a slow model has room for others.
+        most: largest number of runs of all callers.
+        most_of_caller: the same for one caller, so that others get their turn at a slow model.
     """
 
-    def __init__(self, most: int = MOST, of_one: int = OF_ONE) -> None:
+    def __init__(self, most: int = MAX_RUNS, most_of_caller: int = MAX_RUNS_OF_CALLER) -> None:
         self._most = most
-        self._of_one = of_one
+        self._most_of_caller = most_of_caller
         self._held: Holdings[str] = Holdings()
 
     @contextmanager
-    def one(self, caller: str) -> Generator[None]:
-        """One run of a caller is under way.
+    def run(self, caller: str) -> Generator[None]:
+        """Count one run of a caller for the duration of the block.
 
         Raises:
-            RateLimited: too many of this caller, or in all, are.
+            RateLimited: the caller, or all callers together, have too many runs under way.
         """
-        own, every = self._held[caller], self._held.total()
-        if own >= self._of_one or every >= self._most:
-            whose = f"{own} of your" if own >= self._of_one else f"{every} of the gateway's"
+        own, total = self._held[caller], self._held.total()
+        if own >= self._most_of_caller or total >= self._most:
+            whose = f"{own} of your" if own >= self._most_of_caller else f"{total} of the gateway's"
             raise RateLimited(
                 f"{whose} runs of the retrieval agent are still under way; try again later, or "
                 "search without it",

@@ -27,7 +27,7 @@ class Verdict:
         at: `seq` of that record, or where it should be; None: nothing is wrong.
         unclean: `seq` of each record after which a process ended without closing the audit, so that
             up to its last second may be missing.
-        dropped: records that were dropped and told of.
+        dropped: records that were dropped, and whose number was recorded.
         open: processes that opened the audit and did not close it, with the `seq` of where they
             did: they run still, or were killed and may have lost their last second.
     """

@@ -27,7 +27,7 @@ UNCLEAN = "after_kill"
 
 
 LARGE_BYTES = 256 * 1024
-"""Of arguments and results that are looked at in a thread: a hash of 16 MiB takes 30 ms."""
+"""Arguments and results from this size on are hashed in a thread: 16 MiB take 30 ms."""
 
 
 class Entry(msgspec.Struct, gc=False):

@@ -41,7 +41,7 @@ class Sink(Protocol):
         """Append these entries; all of them or none.
 
         Raises:
-            BackendError: it could not.
+            BackendError: they could not be written.
         """
         ...
 

@@ -193,7 +193,7 @@ class AuditLog:
         """Have the sink write; during shutdown it has only a short time to answer.
 
         Raises:
-            BackendError: it did not.
+            BackendError: the sink failed, or did not answer in time.
         """
         try:
             async with asyncio.timeout(at_most(_END_S) if self._ending else None):
@@ -203,12 +203,12 @@ class AuditLog:
 
     async def _hide_secrets(self, entries: Sequence[Entry]) -> None:
         """Mask secrets in the arguments, in a thread: a megabyte takes half a second."""
-        told = [entry for entry in entries if entry.arguments]
-        if self.arguments != "full" or not told:
+        with_arguments = [entry for entry in entries if entry.arguments]
+        if self.arguments != "full" or not with_arguments:
             return
-        texts = [entry.arguments or "" for entry in told]
+        texts = [entry.arguments or "" for entry in with_arguments]
         shown = await asyncio.to_thread(lambda: [redacted_json(text) for text in texts])
-        for entry, before, after in zip(told, texts, shown, strict=True):
+        for entry, before, after in zip(with_arguments, texts, shown, strict=True):
             entry.arguments = after
             self._chars += len(after) - len(before)
 

@@ -85,7 +85,7 @@ class Assertions:
 
         Raises:
             OAuthError: it does not hold, is for somebody else, or grants too little.
-            BackendError: the keys of the identity provider cannot be had.
+            BackendError: the keys of the identity provider cannot be fetched.
         """
         issuer = issuer_of(assertion, self._issuers) if len(assertion) <= MAX_TOKEN_CHARS else None
         if issuer is None:

@@ -183,7 +183,7 @@ class Registrations:
         """Check a client's secret.
 
         Raises:
-            UnusableClient: it does not.
+            UnusableClient: the secret does not match.
         """
         if client.method == "none":
             return

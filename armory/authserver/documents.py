@@ -25,7 +25,7 @@ from armory.oauth.metadata import text
 _log = Logger(__name__)
 BODY_BYTES = 65_536
 ROUTE = Route(timeout_s=5.0, body_bytes=BODY_BYTES + 1, named=())
-"""To public addresses only: anybody may name a document."""
+"""Public addresses only: anybody may name a document."""
 _KEPT_BYTES, _MAX_URL = 8 << 20, 500
 _CLIENT_BYTES = 2_000
 """What a client takes beside the keys and redirect URIs of its document."""

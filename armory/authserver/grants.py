@@ -41,10 +41,10 @@ _CODE_KNOWN_S = 660.0
 """How long a code itself says that it holds, by the clock of the replica that made it, which
 another replica's may differ from. The store, with one clock for all, decides when it expires."""
 _AGAIN_S = 30.0
-"""For so long the refresh token before the newest is answered as it was: two windows of a program
-refresh at once, and who lost the answer asks again. As Okta and Cognito do, for as long."""
+"""How long the refresh token before the newest is answered as it was, as Okta and Cognito do: two
+windows of a program may refresh at once, and a client that lost the answer asks again."""
 _GIVEN_UP_S = 60.0
-"""A renewal that takes longer was given up: its replica is no more."""
+"""A renewal that takes longer counts as abandoned: its replica has ended."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,11 +24,11 @@ from armory.upstreams.oauth.logins import Login
 
 _log = Logger(__name__)
 KEPT_S = 30 * 86_400.0
-"""For so long a grant is kept at each step, and its refresh token counts."""
+"""How long a grant is kept after each renewal, and its refresh token is valid."""
 LOOK_S = 0.1
 """Pause before looking again, in seconds: at a renewal that another does, or at the database."""
 _TRIED_S = 30.0
-"""For so long it is tried to keep what was renewed, where the database is away."""
+"""How long storing a renewed grant is retried while the database is unreachable."""
 
 
 class GrantStore(Protocol):

@@ -215,7 +215,7 @@ def named(claims: Mapping[str, Any], claim: str) -> str:
     """A name in a claim; a number is accepted, since some providers number their users.
 
     Raises:
-        AuthenticationFailed: there is none.
+        AuthenticationFailed: the claim holds no name.
     """
     if is_unverified(claims, claim):
         raise AuthenticationFailed(f"{_NOT_SAID}: {UNVERIFIED}")

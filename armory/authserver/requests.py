@@ -97,8 +97,8 @@ def read(
         default_resource: what clients want that do not say.
 
     Raises:
-        UnusableClient: nobody is sent back.
-        Returned: the client is told what is wrong.
+        UnusableClient: the client is not usable; the browser is not redirected to it.
+        Returned: the request is invalid; the browser is redirected to the client with the error.
     """
     uri = redirect_uri_of(query, client)
     state = query.get("state")
@@ -129,7 +129,7 @@ def each_once(pairs: Mapping[str, str], count: Callable[[str], int]) -> dict[str
     """The parameters, none of which may be repeated.
 
     Raises:
-        OAuthError: one is.
+        OAuthError: a parameter is repeated.
     """
     for name in pairs:
         if count(name) > 1:

@@ -79,7 +79,7 @@ class GrantScheme:
         """The current state of a grant; read again where a grant ended meanwhile.
 
         Raises:
-            AuthenticationFailed: it has ended.
+            AuthenticationFailed: the grant has ended.
         """
         while True:
             endings = self._endings

@@ -57,7 +57,7 @@ class AuthorizationServer:
             asker: the address of whoever said it.
 
         Raises:
-            UnusableClient: there is none.
+            UnusableClient: there is no such client.
         """
         if is_document(id):
             return await self._documents.client(id, asker)
@@ -79,7 +79,7 @@ class AuthorizationServer:
             issuer: the gateway, as the client knows it.
 
         Raises:
-            UnusableClient: it does not.
+            UnusableClient: the credentials do not match.
         """
         if client.method != METHOD:
             if assertion:

@@ -223,7 +223,7 @@ def _refuse_windows() -> None:
     """Refuse Windows before anything uses what only POSIX has.
 
     Raises:
-        ConfigError: this is Windows.
+        ConfigError: the system is Windows.
     """
     if sys.platform == "win32":
         raise ConfigError(

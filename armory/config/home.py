@@ -64,7 +64,7 @@ def find_config(given: str | None, environ: Mapping[str, str] | None = None) -> 
     """The file to read: `given`, else `$ARMORY_CONFIG`, else `./armory.yaml`.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: there is no such file.
     """
     environ = os.environ if environ is None else environ
     for origin, name in (("--config", given), ("$ARMORY_CONFIG", environ.get("ARMORY_CONFIG"))):

@@ -47,7 +47,7 @@ _PATTERNS = {
 _TOP_LEVEL_MAPS = ("mcpServers", "servers")
 _BLOCKS = ("dict_type", "list_type", "model_type", "model_attributes_type")
 _FEW = 8
-"""Of a block with fewer keys these are told where something else stands."""
+"""Blocks with fewer keys have all of them named in the error about a value of another kind."""
 _NOWHERE = object()
 
 

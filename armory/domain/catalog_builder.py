@@ -244,8 +244,8 @@ def _title(lists: ServerLists) -> str:
 
 
 def _about(lists: ServerLists) -> str:
-    told = (lists.info.get("description"), lists.instructions)
-    about = " ".join(text for text in told if isinstance(text, str) and text)
+    texts = (lists.info.get("description"), lists.instructions)
+    about = " ".join(text for text in texts if isinstance(text, str) and text)
     # On a line of their own: a sentence that is not indexed does not take them with it.
     return "\n".join(filter(None, (keywords_of(lists.info), about)))[:MAX_ABOUT_CHARS]
 

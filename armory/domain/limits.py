@@ -35,10 +35,10 @@ class Demand:
     """What one request needs; it is granted as a whole or not at all.
 
     Attributes:
-        identity: whose daily count and slots these are, at most 200 characters.
-        caller: whose rate this is: the same caller, its name not cut.
-        rate: None: without limit. Likewise the others.
-        per_day: how many there may be today.
+        identity: the key of the daily count and the slots, at most 200 characters.
+        caller: the key of the rate: the same caller, its name not shortened.
+        rate: None: no limit, as for the others.
+        per_day: the daily quota.
         slots: how many requests of the identity may run at a time, this one included.
     """
 
@@ -53,9 +53,9 @@ class Taken(NamedTuple):
     """The outcome of a demand.
 
     Attributes:
-        exceeded: the limit that was in the way; None: everything was taken.
-        wait_s: when another try makes sense.
-        lease: names the slot, which has to be given back; empty: none was taken.
+        exceeded: the limit that refused it; None: everything was granted.
+        wait_s: seconds after which another try makes sense.
+        lease: the id of the slot, which has to be given back; empty: no slot was taken.
     """
 
     exceeded: Exceeded | None = None
@@ -78,7 +78,7 @@ class Holdings(Counter[K]):
 
 
 SLOT_WAIT_S = 1.0
-"""Advised wait where only other requests are in the way: nobody knows when they end."""
+"""Advised wait where all slots are taken: nobody knows when the requests that hold them end."""
 
 
 def day_of(now_s: float) -> tuple[int, float]:

@@ -16,7 +16,7 @@ from fnmatch import fnmatchcase
 
 MAX_NAME = 50
 _CUT = MAX_NAME - 7
-"""So much is left of a name that a digest is put behind."""
+"""Characters that are kept of a name that is too long, before its digest."""
 SERVER_KEY = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
 _FIXED = re.compile(r"[^*?\[]*")
 _WORD = re.compile(r"[a-z0-9]+")

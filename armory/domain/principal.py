@@ -16,12 +16,12 @@ OWNER_CHARS = 200
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
 _READABLE_CHARS = 40
 _PLAIN = re.compile(r"[A-Za-z0-9_]+(?:[.@|:+-][A-Za-z0-9_]+){0,5}")
-"""A name whose readable form few others have: at most five of its characters become `-`."""
+"""Names whose readable form is nearly unique: at most five of their characters become `-`."""
 _BRIEF, _LONG = 8, 32
-"""Digits of the digest, of a plain name and of any other.
+"""Digits of the digest behind a plain name, and behind any other.
 
-Of the others anybody could make as many with one readable form as it takes to meet the short digest
-of somebody else.
+Anybody could make so many other names with the same readable form that one of them has the short
+digest of somebody else.
 """
 
 
@@ -34,21 +34,21 @@ class Principal:
         user: the account that usage and packs belong to; None for callers without one.
         scopes: what the credential grants.
         method: how the caller proved who it is.
-        expires_at: seconds since 1970 from which on the credential is not valid any more; None:
-            never. No part of who it is: a renewed credential makes the same principal.
-        audience: URLs of the endpoints that the credential is for; None: all. Likewise no part of
-            who it is.
-        credential: the access token that it came with, to be exchanged for one for an upstream;
-            None where it is no such token. Likewise.
-        id_token: what the provider behind the gateway says of it, to be exchanged likewise; "":
-            it says nothing; None: the gateway did not log it in.
-        delegated: whether a program comes with it that the person let in for an endpoint, and not
-            the gateway's own console. Likewise.
-        key: unique over all methods: what sessions, caches and parked calls are bound to.
-        person: whose logins at upstreams it uses, and who is counted where something is limited:
-            the user, whatever the credential, or the principal itself; unique as well.
-        owner: under whose name usage is kept: the user, or the principal itself; printable, at most
-            200 characters.
+        expires_at: seconds since 1970 from which on the credential is invalid; None: never. It
+            does not count for equality, since a renewed credential is the same principal; nor do
+            the attributes below.
+        audience: URLs of the endpoints that the credential is for; None: all.
+        credential: the access token, to be exchanged for one for an upstream; None: the credential
+            is no access token.
+        id_token: the ID token of the provider behind the gateway, to be exchanged likewise; "": the
+            provider gave none; None: the gateway did not log the caller in.
+        delegated: whether the credential belongs to a program that the person let in for an
+            endpoint, rather than to the gateway's own console.
+        key: unique over all methods; sessions, caches and parked calls are bound to it.
+        person: the user, whatever the credential, or else the principal itself; unique as well.
+            Logins at upstreams belong to it, and limits count by it.
+        owner: the name under which usage is stored: the user, or else the principal itself;
+            printable, at most 200 characters.
     """
 
     subject: str

@@ -27,7 +27,7 @@ from armory.llm.tokens import estimate_tokens
 Definition = Mapping[str, Any]
 ToToon = Callable[[Any], str | None]
 WAYS = ("filtered", "filtered_toon", "searched", "searched_toon")
-"""Of listing tools, besides listing all: members of `QueryCost`."""
+"""The ways of listing tools, besides listing all; members of `QueryCost`."""
 _TURN_TOKENS = 8
 """What a chat API adds around a tool call and its result."""
 
@@ -218,21 +218,7 @@ async def measure(
     costs: list[QueryCost] = []
     for done, query in enumerate(queries, start=1):
         selection = await search(Query((query,)))
-        names = {match.tool.name for match in selection.matches} | surfaces.pinned
-        listed = [shown for name, shown in shown_as.items() if name in names]
-        meta = surfaces.meta_tools if len(listed) < len(tools) else surfaces.meta_tools_whole
-        listed = [*listed, *map(dict, meta)]
-        searched = _searched(query, selection, surfaces, pinned)
-        costs.append(
-            QueryCost(
-                query=query,
-                returned=len(selection.matches),
-                filtered=estimate_tokens(compact(listed)),
-                filtered_toon=_smaller(listed, surfaces.toon),
-                searched=searched[0],
-                searched_toon=searched[1],
-            )
-        )
+        costs.append(_cost(query, selection, shown_as, surfaces, pinned))
         if on_progress is not None:
             on_progress(done, len(queries))
     return ContextReport(
@@ -243,6 +229,37 @@ async def measure(
         queries=tuple(costs),
         by_server=servers,
         pinned=_tokens(pinned),
+    )
+
+
+def _cost(
+    query: str,
+    selection: Selection,
+    shown_as: Mapping[str, Definition],
+    surfaces: Surfaces,
+    pinned: Sequence[Definition],
+) -> QueryCost:
+    """Tokens of a list that a query filters, and of searching on demand.
+
+    Args:
+        query: the query.
+        selection: what it finds.
+        shown_as: the definition of each tool of the catalog, by name.
+        surfaces: what the gateway adds.
+        pinned: the definitions of the pinned tools.
+    """
+    names = {match.tool.name for match in selection.matches} | surfaces.pinned
+    listed = [shown for name, shown in shown_as.items() if name in names]
+    meta = surfaces.meta_tools if len(listed) < len(shown_as) else surfaces.meta_tools_whole
+    listed = [*listed, *map(dict, meta)]
+    searched, searched_toon = _searched(query, selection, surfaces, pinned)
+    return QueryCost(
+        query=query,
+        returned=len(selection.matches),
+        filtered=estimate_tokens(compact(listed)),
+        filtered_toon=_smaller(listed, surfaces.toon),
+        searched=searched,
+        searched_toon=searched_toon,
     )
 
 

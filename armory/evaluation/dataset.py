@@ -16,8 +16,8 @@ from armory.domain.tool import MAX_ABOUT_CHARS, ToolRecord, fingerprint
 from armory.errors import ConfigError
 
 _SCHEMAS = ("inputSchema", "outputSchema")
-_TOLD = 20
-"""Of a file's mistakes, those that are told."""
+_MISTAKES_SHOWN = 20
+"""Mistakes of one file that are reported."""
 T = TypeVar("T")
 _DEFINITION = ("name", "title", "description", *_SCHEMAS, "annotations", "_meta")
 
@@ -176,8 +176,8 @@ def _each(path: Path, read: Callable[[int, Mapping[str, Any]], T]) -> list[T]:
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not UTF-8: {error}") from error
     if wrong:
-        more = [f"and {len(wrong) - _TOLD} more"] if len(wrong) > _TOLD else []
-        raise ConfigError("\n".join(wrong[:_TOLD] + more))
+        more = [f"and {len(wrong) - _MISTAKES_SHOWN} more"] if len(wrong) > _MISTAKES_SHOWN else []
+        raise ConfigError("\n".join(wrong[:_MISTAKES_SHOWN] + more))
     return found
 
 

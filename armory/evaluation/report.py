@@ -91,7 +91,7 @@ def parse_gate(text: str) -> Gate:
     """`recall@5=0.8`, or a dotted path into the report: `threshold.recall=0.7`.
 
     Raises:
-        ConfigError: no such form.
+        ConfigError: the text has another form.
     """
     figure, separator, value = text.partition("=")
     try:

@@ -1,4 +1,4 @@
-"""Attributes a call to the query that led to it: recent queries of callers, until they call a tool.
+"""Attributes a call to the query that led to it: recent queries of callers are kept for a while.
 
 Owns: remembering queries for minutes, and matching a call with one. In memory, bounded, and there
 only where `tool_rag.learn_from_use` is on. Never imports a transport or retrieval.
@@ -20,15 +20,16 @@ NO_LEARNING = "no-learning"
 """Scope of callers from whom nothing is learned."""
 FOLLOWS_S = 600.0
 _KEPT_BYTES = 32 << 20
-"""Of all that is remembered: of an ordinary caller a few KiB, of one with long queries 60."""
+"""Largest size of all that is remembered. A usual caller takes a few KiB, one with long queries
+60."""
 _CALLER_BYTES = 700
 _EACH = 4
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Query:
     text: str | None  # None: there were several
-    found: frozenset[str]
+    matches: frozenset[str]
     at: float
 
 
@@ -36,9 +37,9 @@ class QueryAttribution:
     """Queries of the last minutes, by legacy session, or else by principal.
 
     Args:
-        follows_s: so long after a query a call may still have come of it.
-        alone: whether every query comes here. Of several replicas none knows which was a caller's
-            latest, but that of a session.
+        follows_s: how long after a query a call may still be attributed to it.
+        alone: whether all queries come to this process. With several replicas none of them knows a
+            caller's latest query, except within a session.
         clock: seconds, monotonic.
     """
 
@@ -52,7 +53,7 @@ class QueryAttribution:
         self._follows_s = follows_s
         self._alone = alone
         self._clock = clock
-        self._asked: TTLCache[str, deque[_Asked]] = TTLCache(
+        self._queries: TTLCache[str, deque[_Query]] = TTLCache(
             _KEPT_BYTES, follows_s, clock, getsizeof=_size
         )
 
@@ -67,18 +68,18 @@ class QueryAttribution:
 
         Args:
             principal: who asked.
-            texts: of the query. Of several intents nobody knows which one led to a call, so only
-                that there were some is remembered.
+            texts: those of the query. If there are several, it is unknown which one leads to a
+                call, so only the fact that there were several is remembered.
             found: exposed names of the matches.
             session: id of its legacy session.
         """
         if NO_LEARNING in principal.scopes:
             return
         key = session or principal.key
-        kept = self._asked.get(key) or deque[_Asked](maxlen=_EACH)
+        kept = self._queries.get(key) or deque[_Query](maxlen=_EACH)
         text = texts[0] if len(texts) == 1 else None
-        kept.append(_Asked(text, frozenset(found), self._clock()))
-        self._asked[key] = kept
+        kept.append(_Query(text, frozenset(found), self._clock()))
+        self._queries[key] = kept
 
     def led_to(
         self, principal: Principal, tool: str, session: str | None = None, *, searched: bool = False
@@ -90,20 +91,21 @@ class QueryAttribution:
             principal: who calls.
             tool: exposed name.
             session: id of its legacy session.
-            searched: the call came by way of searching (`call_tool`); then the latest query counts
-                whether or not the tool was among its matches, where it is known.
+            searched: whether the call was made through `call_tool`; then the latest query counts
+                even if the tool was not among its matches, provided that it is known which query
+                was the latest.
         """
-        if not self._asked.currsize or NO_LEARNING in principal.scopes:
+        if not self._queries.currsize or NO_LEARNING in principal.scopes:
             return None
         since = self._clock() - self._follows_s
         for key in (session, principal.key):
             whatever = searched and (self._alone or key == session)
-            for asked in reversed(self._asked.get(key) or () if key else ()):
-                if asked.at >= since and (whatever or tool in asked.found):
-                    return asked.text
+            for query in reversed(self._queries.get(key) or () if key else ()):
+                if query.at >= since and (whatever or tool in query.matches):
+                    return query.text
         return None
 
 
-def _size(asked: deque[_Asked]) -> int:
-    sizes = (sys.getsizeof(one.text) + sys.getsizeof(one.found) for one in asked)
+def _size(queries: deque[_Query]) -> int:
+    sizes = (sys.getsizeof(one.text) + sys.getsizeof(one.matches) for one in queries)
     return _CALLER_BYTES + sum(sizes)

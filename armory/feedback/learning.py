@@ -39,7 +39,7 @@ BATCH_S = 1.0
 REFRESH_S = 60.0
 PRUNE_S = 3_600.0
 _PRUNE_AFTER = 5_000
-"""So many uses that were stored, at the latest."""
+"""Stored uses after which old ones are deleted, at the latest."""
 KEEP_DAYS = 400
 _EMBED_S = 30.0
 _LAST_S = 5.0

@@ -1,11 +1,12 @@
 """Memory of use: queries that led to a successful call, as further vectors of the called tool.
 
-Owns: the vectors, their age and whose they are, what may count. In memory; whoever keeps them over
-restarts reads `entries` and gives them back to `restore`. Never imports rankers or indexes.
+Owns: the vectors, their age, their users, and what counts. In memory: to keep them over restarts,
+store `entries` and give them to `restore`. Never imports rankers or indexes.
 
-Poisoning: only successes are told to it; of one user at most `per_user` queries a tool are kept and
-`user_total` in all, equal queries count once, a tool whose evidence stays under `floor` gains
-nothing, and to others all of one user's uses together are worth `others_see`, which is less.
+Against poisoning: only successful calls are learned from; of one user at most `per_user` queries a
+tool are kept, and `user_total` in all; equal queries count once; a tool whose evidence stays below
+`floor` gains nothing; and for other users all uses of one user together are worth `others_see`,
+which is less than `floor`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,7 +26,7 @@ from armory.retrieval.ports import FloatArray, IntArray, Recalled
 _DAY_S = 86_400.0
 USER_TOTAL = 2_000
 """Most queries of one user that are kept in all."""
-_NOBODY: IntArray = np.zeros(0, np.int64)
+_NO_GROUPS: IntArray = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,17 +48,32 @@ class UseEntry:
     at: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Table:
-    matrix: FloatArray
-    owner: IntArray
+    """All uses as arrays, tool by tool: n uses of t tools, in g groups. A group is the uses of one
+    tool by one user.
+
+    Attributes:
+        names: (t,) the tools.
+        matrix: (n, d) float32 unit vectors of the queries.
+        at: (n,) when each use happened, seconds since the epoch.
+        tool: (n,) position in `names` of the tool of each use, ascending.
+        group: (n,) group of each use.
+        group_tool: (g,) position in `names` of the tool of each group.
+        group_known: (g,) whether the group's user is known.
+        groups_of: the groups of each known user.
+        mean: (t, d) unit mean of each tool's queries; see `_means`.
+    """
+
     names: tuple[str, ...]
-    group: IntArray
-    group_owner: IntArray
-    group_known: NDArray[np.bool_]
-    group_of: dict[str, IntArray]
+    matrix: FloatArray
     at: NDArray[np.float64]
-    centre: FloatArray
+    tool: IntArray
+    group: IntArray
+    group_tool: IntArray
+    group_known: NDArray[np.bool_]
+    groups_of: dict[str, IntArray]
+    mean: FloatArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +81,14 @@ class FeedbackLimits:
     """How many uses are kept, and how much they count.
 
     Attributes:
-        floor: uses, less what age takes of them, that a tool needs before they count: more than
-            one user is worth to others, and three that are not quite new are enough.
+        floor: uses, less what age takes of them, that a tool needs before they count. It is more
+            than one user is worth to others; three uses that are not quite new are enough.
         per_tool: most queries kept for a tool; the oldest go first.
         per_user: most queries of one user kept for a tool.
-        others_see: what all uses of one user of a tool are at most worth to others.
+        others_see: most that one user's uses of a tool are worth to other users.
         most: most queries kept in all; the oldest go first.
         user_total: most queries of one user kept in all.
-        half_life_days: after so long a use counts half.
+        half_life_days: age at which a use counts half.
     """
 
     floor: float = 2.5
@@ -175,71 +191,96 @@ class FeedbackVectors:
         """Cosine similarities of the queries with the past queries of each tool that has enough of
         them, and with their mean.
 
-        `user` does not narrow: everybody's successes are evidence; his own count double, and
-        another's no more than `others_see` a tool.
+        `user` does not narrow: everybody's successes are evidence. Those of `user` count double,
+        those of any other user at most `others_see` a tool.
+
+        Args:
+            queries: (q, d) float32 unit rows.
+            user: who asks; None: nobody in particular.
         """
         table = self._current()
-        if not len(table.names) or table.matrix.shape[1] != queries.shape[1]:
+        if not table.names or table.matrix.shape[1] != queries.shape[1]:
             none = np.zeros((len(queries), 0), np.float32)
             return Recalled((), none, none, np.zeros(0, np.float32))
-        age = np.maximum(self._clock() - table.at, 0)
-        weight = 0.5 ** (age / (self._limits.half_life_days * _DAY_S))
-        worth = np.bincount(table.group, weight, len(table.group_owner))
-        own = table.group_of.get(user, _NOBODY) if user is not None else _NOBODY
-        doubled = worth[own] * 2
-        worth = np.where(table.group_known, np.minimum(worth, self._limits.others_see), worth)
-        worth[own] = doubled
-        mass = np.bincount(table.group_owner, worth, len(table.names)).astype(np.float32)
-        starts = np.flatnonzero(np.diff(table.owner, prepend=-1))
+        mass = self._mass(table, user)
+        starts = np.flatnonzero(np.diff(table.tool, prepend=-1))
         best = np.maximum.reduceat(queries @ table.matrix.T, starts, axis=1)
         enough = np.flatnonzero(mass >= self._limits.floor)
         names: Sequence[str] = [table.names[i] for i in enough.tolist()]
-        centre = queries @ table.centre[enough].T
+        centre = queries @ table.mean[enough].T
         return Recalled(names, np.clip(best[:, enough], 0, 1), centre, mass[enough])
+
+    def _mass(self, table: _Table, user: str | None) -> FloatArray:
+        """(t,) float32, how many uses stand behind each tool for `user`, less what age takes."""
+        age_s = np.maximum(self._clock() - table.at, 0)
+        weight = 0.5 ** (age_s / (self._limits.half_life_days * _DAY_S))
+        worth = np.bincount(table.group, weight, len(table.group_tool))
+        own = table.groups_of.get(user, _NO_GROUPS) if user is not None else _NO_GROUPS
+        doubled = worth[own] * 2
+        worth = np.where(table.group_known, np.minimum(worth, self._limits.others_see), worth)
+        worth[own] = doubled
+        return np.bincount(table.group_tool, worth, len(table.names)).astype(np.float32)
 
     def _current(self) -> _Table:
         with self._lock:
             if self._table is None:
-                names = tuple(self._tools)
-                found = [entry for kept in self._tools.values() for entry in kept.values()]
-                sizes = [len(kept) for kept in self._tools.values()]
-                empty = np.zeros((0, 0), np.float32)
-                owner = np.repeat(np.arange(len(names)), sizes)
-                groups: dict[tuple[int, str | None], int] = {}
-                group = [
-                    groups.setdefault((place, entry.user), len(groups))
-                    for place, entry in zip(owner.tolist(), found, strict=True)
-                ]
-                users: dict[str, list[int]] = {}
-                for (_, user), number in groups.items():
-                    if user is not None:
-                        users.setdefault(user, []).append(number)
-                matrix = np.stack([e.vector for e in found]) if found else empty
-                self._table = _Table(
-                    matrix=matrix,
-                    owner=owner,
-                    names=names,
-                    group=np.array(group, np.int64),
-                    group_owner=np.array([place for place, _ in groups], np.int64),
-                    group_known=np.array([user is not None for _, user in groups], np.bool_),
-                    group_of={user: np.array(own, np.int64) for user, own in users.items()},
-                    at=np.array([e.at for e in found], np.float64),
-                    centre=self._centres(matrix, owner, np.array(group, np.int64), found),
-                )
+                self._table = _table_of(self._tools, self._limits.others_see)
             return self._table
 
-    def _centres(
-        self, matrix: FloatArray, owner: IntArray, group: IntArray, found: Sequence[UseEntry]
-    ) -> FloatArray:
-        """(t, d) unit mean of each tool's queries; one user's together weigh
-        `others_see` at most.
-        """
-        if not found:
-            return matrix
-        sizes = np.bincount(group)[group]
-        known = np.array([entry.user is not None for entry in found])
-        weight = np.where(known, np.minimum(sizes, self._limits.others_see) / sizes, 1.0)
-        starts = np.flatnonzero(np.diff(owner, prepend=-1))
-        summed = np.add.reduceat(matrix * weight[:, None].astype(np.float32), starts, axis=0)
-        length = np.linalg.norm(summed, axis=1, keepdims=True)
-        return (summed / np.maximum(length, 1e-9)).astype(np.float32)
+
+def _table_of(
+    tools: Mapping[str, Mapping[tuple[str | None, str], UseEntry]], others_see: float
+) -> _Table:
+    entries = [entry for kept in tools.values() for entry in kept.values()]
+    tool = np.repeat(np.arange(len(tools)), [len(kept) for kept in tools.values()])
+    groups: dict[tuple[int, str | None], int] = {}
+    group = np.array(
+        [
+            groups.setdefault((place, entry.user), len(groups))
+            for place, entry in zip(tool.tolist(), entries, strict=True)
+        ],
+        np.int64,
+    )
+    groups_of: dict[str, list[int]] = {}
+    for (_, user), number in groups.items():
+        if user is not None:
+            groups_of.setdefault(user, []).append(number)
+    empty = np.zeros((0, 0), np.float32)
+    matrix = np.stack([entry.vector for entry in entries]) if entries else empty
+    known = np.array([user is not None for _, user in groups], np.bool_)
+    return _Table(
+        names=tuple(tools),
+        matrix=matrix,
+        at=np.array([entry.at for entry in entries], np.float64),
+        tool=tool,
+        group=group,
+        group_tool=np.array([place for place, _ in groups], np.int64),
+        group_known=known,
+        groups_of={user: np.array(own, np.int64) for user, own in groups_of.items()},
+        mean=_means(matrix, tool, group, known, others_see) if entries else matrix,
+    )
+
+
+def _means(
+    matrix: FloatArray,
+    tool: IntArray,
+    group: IntArray,
+    known: NDArray[np.bool_],
+    others_see: float,
+) -> FloatArray:
+    """(t, d) unit mean of each tool's queries; those of one user together weigh at most
+    `others_see`.
+
+    Args:
+        matrix: (n, d) float32 unit vectors of the queries.
+        tool: (n,) position of the tool of each use, ascending.
+        group: (n,) group of each use.
+        known: (g,) whether the group's user is known.
+        others_see: as of `FeedbackLimits`.
+    """
+    sizes = np.bincount(group)[group]
+    weight = np.where(known[group], np.minimum(sizes, others_see) / sizes, 1.0)
+    starts = np.flatnonzero(np.diff(tool, prepend=-1))
+    summed = np.add.reduceat(matrix * weight[:, None].astype(np.float32), starts, axis=0)
+    length = np.linalg.norm(summed, axis=1, keepdims=True)
+    return (summed / np.maximum(length, 1e-9)).astype(np.float32)

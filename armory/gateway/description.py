@@ -129,7 +129,7 @@ class Description:
 
         Args:
             view: what is served.
-            principal: the caller; None: somebody unknown, who is told of neither.
+            principal: the caller; None: unknown, and neither is shown.
         """
         base = view.settings.base_path
         document: dict[str, Any] = {

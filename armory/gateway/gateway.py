@@ -83,8 +83,8 @@ class Services:
             don't.
         finder: gives the retrieval agent behind `find_tools`; None while there is none.
         relist: has one upstream's lists fetched anew; None: nothing can.
-        on_compacted: told of results that became TOON.
-        on_dropped: told of an upstream's notifications that are meant for nobody in particular.
+        on_compacted: called for each result that became TOON.
+        on_dropped: called for each notification of an upstream that has no recipient.
         private_tools: makes catalogs of single principals' lists.
         tasks: who made which task.
     """
@@ -153,7 +153,7 @@ class Gateway:
             self.principal_lists, self.declared_lists, services.private_tools
         )
         self.tasks = TaskOwnership(pool, services.tasks)
-        outcomes = Outcomes(services.events, services.attribution, services.contents)
+        outcomes = Outcomes(services.events, services.attribution, contents=services.contents)
         answers = Answers(self.tasks, services.on_compacted)
         self.tool_lists = ToolLists(retriever, limiter, outcomes)
         self.description = Description(self.tool_lists.filters, lacks_some)
@@ -208,7 +208,9 @@ class Gateway:
         if own_lists == "unused":
             return served_from(request, self._view)
         current, declared = own_lists == "current", self.declared_lists
-        alike = (current or declared.differ) and declared.concern(request.answers, current=current)
+        alike = (current or declared.any_differ) and declared.concern(
+            request.answers, current=current
+        )
         if not (alike or self.principal_lists.has(request.session_id, request.principal.key)):
             return served_from(request, self._view)
         views = self._principal_views
@@ -304,8 +306,8 @@ class Gateway:
     def _list_changed(self, event: Notified) -> None:
         self.principal_lists.on_list_changed(event.server, event.owner)
         for owner in self.changes.served_alone(event.server, event.owner):
-            self.principal_lists.own(event.server, owner, self._view)
-        if self.principal_lists.differ(event.server, event.owner, self._view):
+            self.principal_lists.separate_client(event.server, owner, self._view)
+        if self.principal_lists.separate_principal(event.server, event.owner, self._view):
             self.changes.tell_owner(event.server, event.owner, frozenset((event.method,)))
         self.changes.on_notification(event)
 

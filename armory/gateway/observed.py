@@ -44,7 +44,7 @@ class ObservedPool:
 
     Args:
         pool: does the work.
-        tracing: makes spans; None: only the operation is told where its request went.
+        tracing: makes spans; None: only the operation records where its request went.
         address: where an upstream is.
     """
 

@@ -1,6 +1,6 @@
 """Reports the outcomes of calls and listings to statistics, audit and learning.
 
-Owns: `Outcomes`. Told after the answer, never before it. Never imports a transport.
+Owns: `Outcomes`, which is called after the answer, never before it. Never imports a transport.
 """
 
 from __future__ import annotations
@@ -32,15 +32,16 @@ class Outcomes:
     """Reports outcomes to the listeners.
 
     Args:
-        events: takes them; None: nobody.
-        attribution: remembers queries, so that calls name the one before; None: they don't.
-        contents: whether anybody keeps arguments or results.
+        events: takes the outcomes; None: nobody does.
+        attribution: remembers queries, so that a call names the query before it; None: off.
+        contents: whether outcomes include arguments and results.
     """
 
     def __init__(
         self,
         events: ToolEvents | None,
         attribution: QueryAttribution | None,
+        *,
         contents: bool = False,
     ) -> None:
         self._events = events
@@ -73,10 +74,9 @@ class Outcomes:
             context: the request.
             record: the tool.
             started: `time.perf_counter` when it began.
-            ok: whether it went well; None: it was cancelled.
-            exchange: the parameters as the client gave them, and what came of it; None: it was
-                given up.
-            searched: whether it came by way of `call_tool`.
+            ok: whether it succeeded; None: it was cancelled.
+            exchange: the client's parameters, and the result; None: the call was given up.
+            searched: whether it was made through `call_tool`.
             sent: whether it was forwarded; else it was refused here.
         """
         if context.view.settings.context_boosts:

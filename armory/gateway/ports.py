@@ -1,7 +1,7 @@
 """What the request path needs from other rooms, as Protocols.
 
-Owns: the seams toward upstream pool, retrieval, the agent, limits, statistics and the making of
-catalogs. Adapters satisfy them structurally; nothing here imports them.
+Owns: the interfaces of the upstream pool, retrieval, the agent, limits, statistics and the builder
+of catalogs. Adapters satisfy them structurally; nothing here imports them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ class Pool(Protocol):
         """Send one call over the session that serves `owner`.
 
         Raises:
-            UpstreamUnavailable: down, breaker open, overloaded (`UpstreamOverloaded`) or died.
+            UpstreamUnavailable: the upstream is down, its breaker is open, it is overloaded
+                (`UpstreamOverloaded`), or it died during the call.
             UpstreamTimeout: the deadline passed.
         """
         ...
@@ -50,7 +51,7 @@ class Pool(Protocol):
         the queue of calls. Returns when the stream has ended.
 
         Raises:
-            UpstreamUnavailable: it cannot be had, or ended otherwise.
+            UpstreamUnavailable: no session can be opened, or the call ended otherwise.
         """
         ...
 
@@ -61,7 +62,7 @@ class Pool(Protocol):
         can.
 
         Raises:
-            UpstreamUnavailable: they cannot be had.
+            UpstreamUnavailable: they cannot be fetched.
         """
         ...
 
@@ -74,10 +75,11 @@ class Pool(Protocol):
         Args:
             server: the upstream.
             capabilities: what the client declares.
-            handshake: over a session with a handshake, also where the upstream is modern as well.
+            handshake: whether to use a session with a handshake even if the upstream is modern as
+                well.
 
         Raises:
-            UpstreamUnavailable: they cannot be had.
+            UpstreamUnavailable: they cannot be fetched.
         """
         ...
 
@@ -104,7 +106,7 @@ class Pool(Protocol):
         """Send a notification over the session that serves `owner`; dropped in the modern era.
 
         Raises:
-            UpstreamUnavailable: it cannot be told.
+            UpstreamUnavailable: it cannot be reached.
         """
         ...
 
@@ -146,7 +148,7 @@ class Retriever(Protocol):
 
 
 class ToolEvents(Protocol):
-    """Where the outcome of calls and listings goes: a queue, written outside the call's path."""
+    """Takes the outcomes of calls and listings: into a queue that is written later."""
 
     def called(self, principal: Principal, call: CallOutcome) -> None:
         """One `tools/call` ended. Must not block or raise."""
@@ -165,7 +167,7 @@ class Limiter(Protocol):
         ended, or None.
 
         Raises:
-            RateLimited: it has used them up; says until when.
+            RateLimited: they are used up; the error says until when.
         """
         ...
 
@@ -173,7 +175,7 @@ class Limiter(Protocol):
         """Count one request that reaches no upstream, against the rate only.
 
         Raises:
-            RateLimited: the rate is used up; says until when.
+            RateLimited: the rate is used up; the error says until when.
         """
         ...
 
@@ -204,11 +206,11 @@ class PrivateTools(Protocol):
     """
 
     def build_private(self, lists: Mapping[str, ServerLists], shared: Catalog) -> Catalog:
-        """A catalog of some upstreams' lists as one principal has them.
+        """A catalog of one principal's lists of some upstreams.
 
         Args:
-            lists: by server.
-            shared: what everybody else sees.
+            lists: the principal's lists, by server.
+            shared: the catalog that everybody else sees.
         """
         ...
 
@@ -222,6 +224,6 @@ class PrivateTools(Protocol):
 Hold = Callable[[], None]
 """Gives back the slot that a request took; called once."""
 Relist = Callable[[str], Awaitable[None]]
-"""Has the lists of one upstream fetched anew; returns when they are served."""
+"""Fetches the lists of one upstream anew; returns when they are served."""
 OnCompacted = Callable[[str, int, int], None]
-"""Told of a result that became TOON: where from, tokens before, tokens after."""
+"""Called for a result that became TOON: (server or meta-tool, tokens before, tokens after)."""

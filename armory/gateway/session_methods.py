@@ -66,10 +66,10 @@ class SessionMethods:
         """Answer `resources/subscribe`.
 
         Raises:
-            RateLimited: not now.
+            RateLimited: the caller has exceeded its rate.
             BackendError: the store that replicas share cannot tell whose a task is.
             RpcError: no such resource for this caller.
-            UpstreamUnavailable: its upstream cannot be told.
+            UpstreamUnavailable: its upstream cannot be reached.
         """
         subscription = _session(context).subscription
         await self._limiter.take(context.principal)
@@ -82,10 +82,10 @@ class SessionMethods:
         """Answer `resources/unsubscribe`; a name that does not exist counts against the rate.
 
         Raises:
-            RateLimited: not now.
+            RateLimited: the caller has exceeded its rate.
             BackendError: the store that replicas share cannot tell whose a task is.
             RpcError: no such resource for this caller.
-            UpstreamUnavailable: its upstream cannot be told.
+            UpstreamUnavailable: its upstream cannot be reached.
         """
         subscription = _session(context).subscription
         wanted = need_text(params, "uri")
@@ -114,7 +114,7 @@ def _session(context: RequestContext) -> ClientSession:
     """The session of a request.
 
     Raises:
-        RpcError: it has none.
+        RpcError: the request has no session.
     """
     if context.session is None:
         raise RpcError(METHOD_NOT_FOUND, "Method not found: there is no session")

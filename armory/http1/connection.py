@@ -30,9 +30,10 @@ costs as much as a KiB of others'."""
 _PACKED_BYTES = 1024
 """How much at a time of a compressed body, which may become a thousand times as much."""
 _TURN_PARTS = 500
-"""After so many chunks and headers the rest waits for another round of the event loop."""
+"""Chunks and headers after which the rest waits for another round of the event loop."""
 _TURN_S = 0.001
-"""So long a compressed body is unpacked in a round: its parts may be of no size, and many."""
+"""How long a compressed body is unpacked in one round: it may have many parts, all of them
+empty."""
 _AT_ONCE = 512 * 1024
 """How much of a body is read at a time while no other arrives. With half of it a large result takes
 a fifth longer."""

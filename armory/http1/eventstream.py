@@ -10,8 +10,8 @@ from dataclasses import dataclass
 _DATA = b"data: "
 _LINE_COST = 64
 """Bytes that a line takes in memory beside its own, and counts for."""
-_TOLD_BYTES = 1024
-"""After so many bytes of comments, and of fields of no event, whoever reads is told of them."""
+_REPORTED_BYTES = 1024
+"""Comments, and fields without data, are reported to the reader once they add up to this."""
 
 
 class EventTooLarge(Exception):
@@ -26,13 +26,14 @@ class Event:
         data: the `data` lines, joined by line feeds.
         name: the `event` field, "message" by default.
         id: the stream's last event id so far, or None.
-        nothing: bytes of comments, and of fields without data, in place of an event; 0: it is one.
+        skipped_bytes: bytes of comments and of fields without data, reported in place of an event;
+            0: this is an event.
     """
 
     data: bytes
     name: str = "message"
     id: str | None = None
-    nothing: int = 0
+    skipped_bytes: int = 0
 
 
 class EventParser:
@@ -57,7 +58,7 @@ class EventParser:
         self._id: str | None = None
         self._after_cr = False
         self._started = False
-        self._nothing = 0
+        self._skipped = 0
         self.last_id: str | None = None
         self.retry_ms: int | None = None
 
@@ -137,7 +138,7 @@ class EventParser:
         if field == b"data":
             self._add(value)
             return
-        self._pass_over(len(line), events)
+        self._skip(len(line), events)
         if field == b"event":
             self._name = value.decode("utf-8", "replace")
         elif field == b"id":
@@ -146,19 +147,19 @@ class EventParser:
         elif field == b"retry" and value.isdigit():
             self.retry_ms = int(value[:9])
 
-    def _pass_over(self, size: int, events: list[Event]) -> None:
+    def _skip(self, size: int, events: list[Event]) -> None:
         """Count a line without data; the count is reset by the next event."""
-        self._nothing += size + _LINE_COST
-        if self._nothing >= _TOLD_BYTES:
-            events.append(Event(b"", id=self.last_id, nothing=self._nothing))
-            self._nothing = 0
+        self._skipped += size + _LINE_COST
+        if self._skipped >= _REPORTED_BYTES:
+            events.append(Event(b"", id=self.last_id, skipped_bytes=self._skipped))
+            self._skipped = 0
 
     def _dispatch(self, events: list[Event]) -> None:
         self.last_id = self._id
         if not self._data:
-            self._pass_over(0, events)
+            self._skip(0, events)
         else:
-            self._nothing = 0
+            self._skipped = 0
             data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
             events.append(Event(data, self._name or "message", self.last_id))
         self._data = []

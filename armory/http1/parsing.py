@@ -17,7 +17,7 @@ _MAX_HEADERS = 256 * 1024
 _MAX_INFORMATIONAL = 64
 """Answers with a status below 200 that may come before the one that counts."""
 _PART_BYTES = 2048
-"""So many unpacked bytes take as long as one part."""
+"""Unpacked bytes that take as long as one part."""
 
 
 class Exchanging(Protocol):

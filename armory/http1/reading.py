@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Protocol, Self, TypeAlias
 
 from armory.http1.eventstream import Event, EventParser
 from armory.http1.response import Response
@@ -40,11 +40,11 @@ class BodyTooLarge(Exception):
 class Meter(Protocol):
     """Tracks the memory of incomplete messages; may abort one."""
 
-    def holds(self, source: Any, size: int) -> None:
+    def holds(self, source: object, size: int) -> None:
         """The incomplete message from `source` takes this many bytes now."""
         ...
 
-    def done(self, source: Any) -> None:
+    def done(self, source: object) -> None:
         """The message from `source` is complete, or was abandoned."""
         ...
 
@@ -112,7 +112,7 @@ class EventReader:
     Args:
         response: whose body is the stream.
         parser: of the stream so far.
-        meter: is told of large events that are not whole yet.
+        meter: counts what large events hold until they are complete.
 
     Raises:
         EventTooLarge: one exceeds the parser's limit.

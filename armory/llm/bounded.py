@@ -14,7 +14,8 @@ from typing import Any
 from openai import DefaultAsyncHttpxClient, OpenAIError
 
 ANSWER_BYTES = 8 << 20
-"""Of a chat model, unpacked: its longest answers, thinking included, have less than one."""
+"""Largest answer of a chat model, unpacked: the longest ones, thinking included, are below 1
+MiB."""
 _MIB = 1 << 20
 
 

@@ -260,7 +260,7 @@ class ChatClient:
         thinking.
 
         Raises:
-            ChatError: no answer began.
+            ChatError: no answer came.
         """
         started = time.perf_counter()
         async with aclosing(self._pieces(messages, 8, ())) as pieces:

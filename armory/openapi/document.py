@@ -197,7 +197,7 @@ def read_document(data: bytes, origin: str = "") -> Document:
         origin: the URL that it came from; "" for a file.
 
     Raises:
-        BadDescription: it is none.
+        BadDescription: the text is no OpenAPI description.
     """
     if len(data) > MAX_BYTES:
         raise BadDescription(f"it has {len(data):,} bytes; at most {MAX_BYTES:,} are read")

@@ -25,7 +25,7 @@ _TYPES = frozenset(("array", "boolean", "integer", "null", "number", "object", "
 _PATTERN_CHARS = 1_000
 _PATTERNS_KEPT = 30_000
 _KEPT_CHARS = 200
-"""Of a pattern of which it is remembered."""
+"""Longest pattern for which the result of compiling it is cached."""
 _WIDE_SIGNS = ("\\u", "\\U", "\\N")
 _SET_STEPS = 4_000
 _SET_SIGNS = ("[[", "--", "&&", "~~", "||")

@@ -56,7 +56,8 @@ _STYLES = {
 }
 _TEXT_CHARS = 2_000
 _READ_CHARS = 10_000
-"""Of a text that is cut: others may mean the same one, of megabytes."""
+"""Characters that are read of a text that is going to be cut: others may refer to the same one, of
+megabytes."""
 _NAME_CHARS = 200
 _PATH_NAME = re.compile(r"\{([^{}]+)\}")
 
@@ -246,8 +247,8 @@ class _Reader:
         if text:
             described["description"] = text[:_TEXT_CHARS]
         if not is_argument_name(name):  # `since<` and `since>` are told apart by this alone
-            told = (name[:_NAME_CHARS], described.get("description", ""))
-            described["description"] = ": ".join(filter(None, told))
+            shown = (name[:_NAME_CHARS], described.get("description", ""))
+            described["description"] = ": ".join(filter(None, shown))
         self._properties[argument] = described
         if place == "path" or parameter.get("required") is True:
             self._required.append(argument)

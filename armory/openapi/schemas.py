@@ -21,7 +21,8 @@ _DROPPED = frozenset(
 _KEPT = ("type", "title", "description", "format")
 _TEXT_CHARS = 1_000
 MAX_CHARS = 512 * 1024
-"""Of one operation's schemas: definitions are no larger (`upstreams/session/lists/entries.py`)."""
+"""Largest size of one operation's schemas: definitions are no larger
+(`upstreams/session/lists/entries.py`)."""
 
 
 class Schemas:

@@ -18,7 +18,7 @@ APPS_EXTENSION = "io.modelcontextprotocol/ui"
 APPS_TYPE = "text/html;profile=mcp-app"
 """What a client that renders interfaces of tools says it renders."""
 TASKS_EXTENSION = "io.modelcontextprotocol/tasks"
-"""Of long calls, in the modern era."""
+"""The extension for long calls in the modern era."""
 DIRECTORY_READ = "directoryRead"
 """The setting of a server that lists folders."""
 
@@ -42,12 +42,12 @@ ROOTS, SAMPLING, FORM, URL, SAMPLING_TOOLS, APPS = 1, 2, 4, 8, 16, 32
 """Bits of what a client answers, and whether it renders interfaces: servers list tools by these."""
 EVERYTHING = ROOTS | SAMPLING | FORM | URL | SAMPLING_TOOLS | APPS
 SHOWN_ALL = 127
-"""Of callers over REST or the command line: they answer nothing and are shown what any client is.
-
-The bit beyond `EVERYTHING` tells them from a client that answers everything.
-"""
+"""Stands for callers over REST or the command line: they answer no question, and are shown what any
+client is. The bit beyond `EVERYTHING` distinguishes them from a client that answers every
+question."""
 HANDSHAKE = 128
-"""Of a client with a handshake that answers anything: its sessions upstream have one, too."""
+"""Set for a client with a handshake that answers any question: its upstream sessions have a
+handshake, too."""
 
 
 def answers_of(capabilities: Mapping[str, Any]) -> int:

@@ -1,7 +1,8 @@
 """The interface between a client's request and the link to an upstream.
 
-Owns: the call, its reply, on whose behalf it goes, and the client as an upstream may reach it. The
-link itself is `upstreams.session.base.BaseLink`. Never imports a transport.
+Owns: the call, its reply, the owner on whose behalf it is sent, and the channel by which an
+upstream may reach the client. The link itself is `upstreams.session.base.BaseLink`. Never imports a
+transport.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from armory.protocol.versions import Era
 Params = dict[str, Raw]
 """Members of a JSON-RPC `params` object, each value verbatim."""
 FOREVER_S = 10 * 365 * 86_400.0
-"""Stands for no time-out, where a stream is listened to."""
+"""Stands for no time-out, for streams that are listened to."""
 
 
 class ClientGone(Exception):
@@ -57,10 +58,10 @@ class Reply(msgspec.Struct, gc=False):
 
     Attributes:
         era: the era of the session that answered; None where no upstream did.
-        short: `outline`, where that is known already.
-        tail: what takes the place of the result's last byte; empty: nothing does. So something is
-            put at the end of a large result without copying it.
-        well: whether the call went well; None: nobody has looked yet.
+        short: `outline`, if it is known already.
+        tail: replaces the result's last byte; empty: nothing does. So members are added at the end
+            of a large result without copying it.
+        well: whether the call succeeded; None: not determined yet.
     """
 
     result: Raw | None = None
@@ -72,7 +73,7 @@ class Reply(msgspec.Struct, gc=False):
 
     @property
     def parts(self) -> tuple[bytes | memoryview, ...]:
-        """The whole result, in parts; `{}` where there is none."""
+        """The whole result, in parts; `{}` if there is none."""
         if self.result is None:
             return (b"{}",)
         view = memoryview(self.result)
@@ -80,7 +81,7 @@ class Reply(msgspec.Struct, gc=False):
 
     @property
     def outline(self) -> bytes:
-        """The result without its long strings, for inspection; all keys are there."""
+        """The result without its long strings, for inspection; it has all keys."""
         if self.short is None:
             self.short = b"" if self.result is None else outlined(self.result)
         return self.short
@@ -117,7 +118,7 @@ class ClientChannel(Protocol):
         """Put a server-to-client request to the client and wait for its answer.
 
         Raises:
-            ClientGone: nobody is there to answer.
+            ClientGone: the client has disconnected, or cannot be asked.
         """
         ...
 
@@ -126,7 +127,7 @@ class CancelReason(str):
     """The reason for cancelling a request, as the message of the cancellation.
 
     Attributes:
-        meta: what is said besides; None: nothing.
+        meta: the members of its `_meta` that are passed on; None: there are none.
     """
 
     meta: Raw | None = None
@@ -152,7 +153,7 @@ def cancelled_params(id: Raw, otherwise: str) -> Params:
 
     Args:
         id: of the request.
-        otherwise: the reason where nobody gave one.
+        otherwise: the reason if none was given.
     """
     said = (getattr(sys.exception(), "args", None) or (None,))[0]
     reason = said if isinstance(said, CancelReason) else CancelReason()
@@ -163,24 +164,25 @@ def cancelled_params(id: Raw, otherwise: str) -> Params:
 
 
 HEARS_PROGRESS: ContextVar[Callable[[Params], None] | None] = ContextVar("progress", default=None)
-"""Set while a question is put to a client: takes the progress that the client reports on it. The
-token in it is the client's; whoever asks knows its own.
+"""Set while a question is put to a client: called with the progress that the client reports on it.
+The progress token in it is the client's, not that of the asking upstream.
 """
 
 
 RESOURCE_META: ContextVar[tuple[str, Raw] | None] = ContextVar("resource", default=None)
 """Set while a client's `resources/subscribe` or `resources/unsubscribe` is served: the resource's
-original URI, and the request's `_meta`, which the upstream gets where it is told of that resource.
+original URI, and the request's `_meta`, which goes to the upstream with the request about that
+resource.
 """
 
 
 class Hop(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
-    """What all calls of a link share, for measuring: one object for all of them.
+    """What all calls of a link have in common in measurements: one object for all of them.
 
     Attributes:
         version: the revision that is spoken; None: the call was not sent.
-        host: of the upstream's URL; None for a process.
-        port: likewise.
+        host: the host of the upstream's URL; None for a process.
+        port: its port; None for a process.
     """
 
     version: str | None = None
@@ -210,27 +212,27 @@ UNSENT = Sent()
 class Call:
     """One request toward an upstream, in the upstream's own names.
 
-    `params` carries `_meta` (when there is one) with only what passes through: vendor and trace
-    keys. The link adds what is the hop's own in its era (protocol version, client info and
-    capabilities, log level, progress token).
+    A `_meta` in `params` has only the keys that pass through: vendor and trace keys. The link adds
+    those that belong to its own hop in its era (protocol version, client info and capabilities, log
+    level, progress token).
 
     Attributes:
         method: MCP method, as in the upstream's era.
         params: top-level members of `params`.
         client: whose call this is; None for the gateway's own.
-        declared: what the gateway declares with a call of its own (2026-07-28); None: nothing.
-        timeout_s: deadline for the whole call, None: the upstream's configured one;
-            `FOREVER_S`: none.
+        declared: the capabilities that the gateway declares with a call of its own (2026-07-28);
+            None: none.
+        timeout_s: deadline for the whole call; None: the upstream's configured one; `FOREVER_S`:
+            none.
         name_header: value for `Mcp-Name` on modern HTTP (tool, prompt, URI, task id), else None.
         param_headers: `Mcp-Param-*` header name -> value, from the tool's schema and arguments.
         safe_to_retry: whether sending it twice is harmless (lists, reads, read-only or idempotent
             tools).
-        traceparent: the span above, for a `_meta` that `params` does not carry.
-        hop: where the link sent it; None: nobody measures, and it says nothing.
-        sent: what it said of this call beside; None: it has no span.
-        caller: key of the principal on whose behalf it goes; the pool says so.
-        large: whether its parameters are so large that they had better not be copied; the pool
-            says so.
+        traceparent: the parent span, if `params` carries no `_meta`.
+        hop: filled in by the link: where the call was sent; None: calls are not measured.
+        sent: filled in by the link: the call's ids; None: the call has no span.
+        caller: filled in by the pool: the key of the principal on whose behalf it is sent.
+        large: filled in by the pool: whether the parameters are too large to be copied.
     """
 
     method: str
@@ -255,8 +257,8 @@ class Owner(msgspec.Struct, frozen=True):
         principal: the authenticated caller.
         session_id: its legacy session, None on modern.
         client: how to reach the client of that session outside its requests, None on modern.
-        exposed: makes of it the channel for one server, in the names that the client knows; None:
-            it knows the server's own.
+        exposed: turns that channel into one for a server, which maps names to those that the client
+            knows; None: the client knows the server's own names.
     """
 
     principal: Principal

@@ -31,9 +31,11 @@ _ASCII = 0x80
 LINKS = _URI, _TASK, _RESOURCE = b'"uri"', b'"taskId"', b'esourceUri"'
 """A result in which names are mapped has one of these."""
 _KEPT_BYTES = 64 * 1024
-"""Of members that are longer without their long texts, only whether they have `LINKS` is kept."""
+"""Members that are longer even without their long texts are not kept, only whether they contain
+`LINKS`."""
 _COPIED_BYTES = 1 << 20
-"""Of more the short form was looked for as it was decoded: to copy it once more takes long."""
+"""Largest result that is copied to look for its short form. That of larger ones was found while
+they were decoded, and copying them once more takes long."""
 _LISTS = ("content", "contents")
 _TEXTS = ("text", "data", "blob")
 _STRING, _NOTHING = Raw(b'""'), Raw(b"[]")

@@ -167,7 +167,7 @@ def value(raw: Raw | bytes) -> Any:
     """The JSON value, decoded whole.
 
     Raises:
-        msgspec.DecodeError: not JSON.
+        msgspec.DecodeError: the text is no JSON.
     """
     return _any.decode(raw)
 

@@ -16,7 +16,7 @@ _log = Logger(__name__)
 
 
 _WITHIN = "\n"
-"""Between a principal's key and the id of its client's session, in the key of an upstream session
+"""Separates a principal's key from the id of its client's session in the key of an upstream session
 that one client has to itself (`Placing.key_of`)."""
 
 

@@ -46,7 +46,7 @@ def refuse_other_case(members: Mapping[str, Raw], where: str) -> None:
         where: what it is called in the error.
 
     Raises:
-        RpcError: there is one.
+        RpcError: there is such a member.
     """
     if _NAMES.issuperset(members):
         return

@@ -178,7 +178,7 @@ def _rescuing(
     """What can be decoded of it all the same, in steps.
 
     Raises:
-        UnreadableMessage: nothing can.
+        UnreadableMessage: nothing can be decoded.
     """
     yield
     text = yield from _text(data)

@@ -32,7 +32,7 @@ def checked(path: File, text: str | None = None) -> Loaded:
 
     Raises:
         ConfigError: the file cannot be read.
-        ConfigProblems: names every problem.
+        ConfigProblems: it is invalid; the error names every problem.
     """
     problems: list[Problem] = []
     wrong: Collection[Path] = ()
@@ -63,7 +63,7 @@ def check_address(loaded: Loaded) -> None:
         loaded: with that address in it.
 
     Raises:
-        ConfigError: it does not.
+        ConfigError: the address makes it invalid.
     """
     authenticator(loaded.config)
     for path, message in cross_check({}, loaded.config):

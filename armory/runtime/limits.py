@@ -1,7 +1,7 @@
 """Rate limits, quotas and plans of each caller.
 
-Owns: their order, what a refusal says, counting here while the replicas' counts are away, and
-swapping rules while the gateway serves. Satisfies `gateway.ports.Limiter`.
+Owns: their order, the errors of refusals, counting in this process while the replicas' counts are
+unreachable, and changing the rules at a reload. Satisfies `gateway.ports.Limiter`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Plans(Protocol):
         """Count one request against the plan of the caller's user.
 
         Raises:
-            RateLimited: it is used up.
+            RateLimited: the plan is used up.
         """
         ...
 
@@ -48,14 +48,14 @@ class Limits:
     """The limits of one gateway.
 
     Args:
-        config: says which.
-        plans: what comes after them; None: nothing does.
-        refused: told of every request that was one too many, and for which limit.
-        shared: counts for all replicas; None: this process counts for itself.
+        config: has the rules.
+        plans: the plans of users, which are asked last; None: there are none.
+        refused: called for each refused request, with the limit that it exceeded.
+        shared: the counts of all replicas; None: this process counts alone.
         clock: seconds, monotonic.
 
     Attributes:
-        away: why the replicas do not count together now; None: they do, or need not.
+        away: why the replicas cannot count together at the moment; None: they can, or need not.
     """
 
     def __init__(

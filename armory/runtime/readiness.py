@@ -16,8 +16,8 @@ from armory.upstreams.state import PoolStatus, UpstreamStatus
 from armory.web.health import Readiness
 
 SLOW_S = 2.0
-"""A database that takes longer for one look is told of: what processes keep of it is not believed
-meanwhile, and each request that needs it asks."""
+"""A database that takes longer for one look is reported: cached rows are not believed meanwhile,
+and each request that needs it asks the database."""
 
 
 def readiness(runtime: Runtime) -> Readiness:

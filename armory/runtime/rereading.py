@@ -64,9 +64,9 @@ class Rereading:
 
     Attributes:
         overridden: puts what the command line said into a configuration that was read.
-        on_reloaded: told of every reload that is no dry run.
-        explained: what people who may not know its secrets are told of a refused file; called in a
-            thread.
+        on_reloaded: called after every reload, dry runs excepted.
+        explained: the error of a refused file without its secrets, for people who may not know
+            them; called in a thread.
         refused: why what the file holds was refused when it was read last, so that an earlier
             configuration is in force; empty: it was not.
     """

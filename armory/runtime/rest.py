@@ -90,7 +90,7 @@ def rest_services(
         limits=RestLimits(limits.rest_query_chars, limits.rest_top_k),
         base_path=base_path(config),
         variant=configured,
-        indexed=runtime.indexing.settled if runtime.indexing else None,
+        index_settled=runtime.indexing.settled if runtime.indexing else None,
         record_query=runtime.attribution.record_query if runtime.attribution else None,
         take=runtime.limits.take,
         searching=runtime.limits.searching,

@@ -92,9 +92,9 @@ class Authenticator:
         admission: asked about every principal that has a user.
 
     Attributes:
-        endings: how often a credential was revoked or a user switched off: who was let in before
-            that, and has been waited for since, is to be asked again who it is.
-        watching: told of each time.
+        endings: how many credentials were revoked and users deactivated so far. If it grew while
+            a request waited, the request has to be authenticated again.
+        on_ending: functions that are called after each of these.
 
     Raises:
         ConfigError: two tokens are equal, or one is too short to be a secret.
@@ -115,7 +115,7 @@ class Authenticator:
         self._by_digest: dict[bytes, tuple[bytes, Principal]] = {}
         self.protected = protected
         self.endings = 0
-        self.watching: set[Callable[[], None]] = set()
+        self.on_ending: set[Callable[[], None]] = set()
         for entry in tokens:
             path = f"security.tokens.{entry.name}.token"
             if len(entry.token) < _MIN_TOKEN_CHARS:
@@ -132,10 +132,10 @@ class Authenticator:
             self._by_digest[digest] = (digest, principal)
 
     def ended(self) -> None:
-        """Record that a credential was revoked, or a user deactivated."""
+        """Record that a credential was revoked or a user deactivated."""
         self.endings += 1
-        for look in tuple(self.watching):
-            look()
+        for notify in tuple(self.on_ending):
+            notify()
 
     @property
     def everybody(self) -> bool:

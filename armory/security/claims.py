@@ -61,7 +61,7 @@ def check_own(user: str, others: Iterable[str]) -> None:
     another issuer's user (`ISSUER|NAME`).
 
     Raises:
-        AuthenticationFailed: it is.
+        AuthenticationFailed: the name looks like that.
     """
     if user.startswith(tuple(f"{other}|" for other in others)):
         _log.rate_limited(

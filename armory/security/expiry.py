@@ -18,7 +18,7 @@ from armory.tasks import Tasks
 
 _log = Logger(__name__)
 _LOOK_S = 60.0
-"""How often it is looked what time it is: the event loop's stands still while a machine sleeps."""
+"""How often the time is checked: the event loop's clock stands still while a machine sleeps."""
 
 
 async def while_valid(principal: Principal, work: Awaitable[None]) -> bool:
@@ -58,18 +58,18 @@ def _left_s(expires_at: float) -> float:
 
 
 @asynccontextmanager
-async def while_let_in(
+async def while_authorized(
     authenticator: Authenticator, ask: Callable[[], Awaitable[object]]
 ) -> AsyncGenerator[None]:
     """Run the block for as long as its caller stays authorized.
 
     Args:
-        authenticator: tells when a credential has ended.
-        ask: asks who it is, whenever one has.
+        authenticator: reports when a credential has ended.
+        ask: authenticates the caller again; called whenever any credential has ended.
 
     Raises:
-        AuthenticationFailed, AccessDenied: of `ask`; the block was cancelled. Where nobody can tell
-            just then, as a database is away, who was let in goes on.
+        AuthenticationFailed, AccessDenied: raised by `ask`; the block was cancelled. If `ask` fails
+            otherwise, as while a database is unreachable, the block goes on.
     """
     task, asking = asyncio.current_task(), Tasks()
     assert task is not None
@@ -88,7 +88,7 @@ async def while_let_in(
     def look() -> None:
         asking.spawn(again(), "who asks")
 
-    authenticator.watching.add(look)
+    authenticator.on_ending.add(look)
     try:
         yield
     except asyncio.CancelledError:
@@ -96,7 +96,7 @@ async def while_let_in(
             raise
         raise refused[0] from None
     finally:
-        authenticator.watching.discard(look)
+        authenticator.on_ending.discard(look)
         asking.cancel()
     if refused:  # and nothing was waited for any more that could be cancelled
         task.uncancel()

@@ -80,7 +80,7 @@ class Issuer:
 
         Raises:
             jwt.PyJWTError: it did not, or the token does not hold now.
-            BackendError: its keys cannot be had.
+            BackendError: its keys cannot be fetched.
         """
         header = jwt.get_unverified_header(token)
         algorithm, kid, kind = header.get("alg"), header.get("kid"), header.get("typ", "jwt")
@@ -119,7 +119,7 @@ class Issuer:
         """Its metadata; cached for an hour, and longer while it is unreachable.
 
         Raises:
-            BackendError: it cannot be had, or is not to be trusted.
+            BackendError: it cannot be fetched, or is not to be trusted.
         """
         known = self._metadata
         if known is not None and self._clock() - self._asked_at < _METADATA_S:

@@ -88,7 +88,7 @@ class JwtScheme:
 
         Raises:
             AuthenticationFailed: a token that is not valid here; which check failed is logged.
-            BackendError: the provider's keys cannot be had.
+            BackendError: the provider's keys cannot be fetched.
         """
         if len(credential) > MAX_TOKEN_CHARS or FORM.fullmatch(credential) is None:
             return None

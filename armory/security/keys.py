@@ -47,8 +47,8 @@ async def fetch(url: str, named: tuple[str, ...] | None = None) -> bytes:
         named: as in `Route`.
 
     Raises:
-        NoDocument: there is none.
-        BackendError: it cannot be had.
+        NoDocument: the server has no such document.
+        BackendError: it cannot be fetched.
     """
     route = Route(timeout_s=_FETCH_S, body_bytes=_MAX_JWKS_BYTES + 1, named=named)
     try:
@@ -120,7 +120,7 @@ class KeySet:
             algorithm: likewise, one of those that are accepted.
 
         Raises:
-            BackendError: the keys cannot be had and this one is not kept.
+            BackendError: the keys cannot be fetched and this one is not kept.
             jwt.PyJWTError: it cannot check this algorithm.
         """
         found = self._find(key_id)

@@ -38,8 +38,8 @@ _CLIENT = ("client_id", "azp", "cid", "appid")
 """Who asked for a token: by RFC 9068 and introspection, of Keycloak, Auth0 and Entra, of Okta, and
 of Entra in tokens of version 1.0."""
 _UNSAID_S = 3_600.0
-"""A token of which the provider does not say when it ends: so long what it opened stays open, while
-the provider is asked again every minute that it comes."""
+"""How long something that was opened with a token stays open if the provider does not say when the
+token expires. The provider is asked again every minute in which the token is used."""
 
 
 class OAuthScheme:
@@ -198,7 +198,7 @@ class OAuthScheme:
 
         Raises:
             AuthenticationFailed: it is not valid.
-            BackendError: the issuer's keys cannot be had.
+            BackendError: the issuer's keys cannot be fetched.
         """
         first = self._issuers[0]
         claims = await self._verified(first, id_token)

@@ -28,13 +28,14 @@ from armory.threads import in_order
 
 _log = Logger(__name__)
 GONE = 1_000
-"""Definitions of one upstream that are kept although it lists them no more, those pinned first: one
-that goes and comes back changed is noticed, and new names without end are not all remembered."""
+"""Definitions of one upstream that are kept although it no longer lists them, the earliest pinned
+ones. So a tool that goes and comes back changed is noticed, and an upstream that invents new names
+without end cannot fill the memory."""
 REMOVED_DAYS = 180
 """How long the definitions of an upstream are kept after it left the configuration, for the same
 reason."""
-_TOLD = 20
-"""Changes of one upstream that are logged one by one at a time."""
+_LOGGED = 20
+"""Changes of one upstream that are logged one by one; of more only the number is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,16 +77,16 @@ class Pinning:
     at the same time, each would otherwise be stored without the other.
 
     Args:
-        path: the JSON file; made on the first write.
-        mode: `off` looks at nothing; `warn` logs a change and takes the new definition as pinned;
-            `block` withholds the tool until `approve` is called for it.
-        project: whose definitions they are, for people who look into the file.
-        before: a file to take them from where there is none yet.
-        configured: keys of the upstreams that there are; None: any may be.
-        today: the date; None: that of now.
+        path: the JSON file; created by the first write.
+        mode: `off` checks nothing; `warn` logs a change and pins the new definition; `block`
+            withholds the tool until `approve` is called for it.
+        project: the project's name, for people who look into the file.
+        before: an earlier file, which is read while `path` does not exist.
+        configured: keys of the configured upstreams; None: unknown, so none counts as removed.
+        today: the date; None: the present one.
 
     Raises:
-        ConfigError: the file is there and is not what this class writes.
+        ConfigError: the file exists and is not in the form that this class writes.
     """
 
     def __init__(
@@ -112,15 +113,15 @@ class Pinning:
         self._unsaved = configured is not None and self._forget_removed(
             configured, today or datetime.now(UTC).date()
         )
-        self._told: dict[str, str] = {}
+        self._logged: dict[str, str] = {}
         self.withheld: dict[str, Changed] = {}
 
     def admit(self, catalog: Catalog) -> Catalog:
         """The snapshot without withheld tools; new tools are pinned.
 
         Raises:
-            OSError: what is new cannot be stored. It is known here all the same, so that `judged`
-                says what this would have, and is stored with the next snapshot that can be.
+            OSError: new pins cannot be stored. They are kept in memory all the same: `judged` gives
+                the result that this would have, and the next `store` writes them.
         """
         with self._turn:
             kept = self.judged(catalog)
@@ -131,7 +132,7 @@ class Pinning:
         """Write pending changes to the file.
 
         Raises:
-            OSError: it cannot be.
+            OSError: the file cannot be written.
         """
         with self._turn:
             if self._unsaved and self.mode != "off":
@@ -153,7 +154,7 @@ class Pinning:
                 changes.append(_change(name, tool, pinned))
             if pinned is None or (self.mode != "block" if differs else pinned.definition is None):
                 self._pin(tool.server, tool.original_name, tool.fingerprint, tool.definition)
-        self._tell(changes)
+        self._log_changes(changes)
         self.withheld = {change.name: change for change in changes if self.mode == "block"}
         self._unsaved |= self._forget_gone(catalog)
         if not self.withheld:
@@ -209,7 +210,7 @@ class Pinning:
                     again._pins[server] = pins | again._pins.get(server, {})
                 again._unsaved = True
             self._pins, self._removed, self._stamp = again._pins, again._removed, again._stamp
-            self._unsaved, self.mode, self._told = again._unsaved, mode, {}
+            self._unsaved, self.mode, self._logged = again._unsaved, mode, {}
             if mode != "block":
                 self.withheld = {}
 
@@ -277,15 +278,15 @@ class Pinning:
                 theirs = {o: pin for o, pin in pins.items() if (server, o) not in self._unstored}
                 mine.update(theirs)
 
-    def _tell(self, changes: Sequence[Changed]) -> None:
+    def _log_changes(self, changes: Sequence[Changed]) -> None:
         """Log the changes, each state of a definition once; for many, only their number."""
-        before, self._told = self._told, {change.name: change.now for change in changes}
-        told: Counter[str] = Counter()
+        before, self._logged = self._logged, {change.name: change.now for change in changes}
+        counts: Counter[str] = Counter()
         for change in changes:
             if before.get(change.name) == change.now:
                 continue
-            told[server := change.key.partition("/")[0]] += 1
-            if told[server] <= _TOLD:
+            counts[server := change.key.partition("/")[0]] += 1
+            if counts[server] <= _LOGGED:
                 _log.warning(
                     "tool_definition_changed",
                     tool=change.name,
@@ -293,8 +294,8 @@ class Pinning:
                     now=change.now[:12],
                     withheld=self.mode == "block",
                 )
-        for server, count in told.items():
-            if count > _TOLD:
+        for server, count in counts.items():
+            if count > _LOGGED:
                 _log.warning("tool_definitions_changed", upstream=server, tools=count)
 
 
@@ -334,7 +335,7 @@ def _read(path: Path) -> tuple[dict[str, dict[str, _Pin]], dict[str, str]]:
         held = cast("Mapping[str, Any]", found)
         for key, value in held["tools"].items():
             server, _, original = str(key).partition("/")
-            pins.setdefault(server, {})[original] = _pin(value)
+            pins.setdefault(server, {})[original] = _pin_of(value)
         return pins, {str(key): str(since) for key, since in held.get("removed", {}).items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(
@@ -344,7 +345,8 @@ def _read(path: Path) -> tuple[dict[str, dict[str, _Pin]], dict[str, str]]:
         ) from None
 
 
-def _pin(value: Any) -> _Pin:
+def _pin_of(value: Any) -> _Pin:
+    """A pin as the file has it: of version 1 only the fingerprint."""
     if isinstance(value, str):
         return _Pin(value)
     return _Pin(str(value["fingerprint"]), value.get("definition"))

@@ -21,7 +21,7 @@ from armory.security.rules import Applicable, Rule, Rules
 Profile = tuple[Applicable, str]
 _VISIBLE_KEPT = 4_096
 _PREPARED = 16
-"""Of so many profiles it is found out beforehand what they see of a large snapshot."""
+"""Profiles for which it is worked out beforehand what they see of a large snapshot."""
 _Key = tuple[Profile, str]
 _Asker = tuple[Scope, PackView | None]
 
@@ -82,9 +82,9 @@ class Policy:
 
     def profile(self, principal: Principal, *, packs: bool = True) -> Profile:
         """The applicable rules and the packs: principals with equal profiles see the same."""
-        return _profile(self._rules.applicable(principal), self._view(principal, packs))
+        return _profile(self._rules.applicable(principal), self._view(principal, packs=packs))
 
-    def _view(self, principal: Principal, packs: bool) -> PackView | None:
+    def _view(self, principal: Principal, *, packs: bool) -> PackView | None:
         if self._packs is None or principal.user is None or not packs:
             return None
         return self._packs.view_of(principal.user)
@@ -101,7 +101,7 @@ class Policy:
         `packs=False` asks the rules alone.
         """
         if self._packs is not None:
-            view = self._view(principal, packs)
+            view = self._view(principal, packs=packs)
             if view is not None and not view.includes(name):
                 return False
         return not self._ruled or self._rules.allow(principal, name)
@@ -113,7 +113,7 @@ class Policy:
         prompts only with their server. `packs=False` checks the rules alone.
         """
         if self._packs is not None:
-            view = self._view(principal, packs)
+            view = self._view(principal, packs=packs)
             if view is not None and not view.includes_listed(record):
                 return False
         return not self._ruled or self._rules.allow(principal, record.name)
@@ -130,7 +130,7 @@ class Policy:
         """Whether packs and rules could allow `principal` anything of `server`, whatever it lists;
         denials are ignored. `packs=False` checks the rules alone.
         """
-        view = self._view(principal, packs)
+        view = self._view(principal, packs=packs)
         if view is not None and not view.has_any_of(server):
             return False
         return not self._ruled or self._rules.may_allow(principal, server)
@@ -172,7 +172,7 @@ class Policy:
 
         `packs=False` leaves the user's packs out: the rules alone.
         """
-        view = self._view(principal, packs)
+        view = self._view(principal, packs=packs)
         profile = _profile(self._rules.applicable(principal), view)
         cache = self._cache
         if cache.catalog is not catalog:
@@ -210,7 +210,7 @@ class Policy:
         """The kinds of which `principal` sees anything in a part of a snapshot: known with the
         first of each, be it one of 100,000.
         """
-        view = self._view(principal, True)
+        view = self._view(principal, packs=True)
         profile = _profile(self._rules.applicable(principal), view)
         visible = self._visible(part, profile, scope, view)
         return frozenset(kind for kind, names in visible.items() if next(names, None) is not None)

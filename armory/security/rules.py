@@ -19,14 +19,15 @@ Applicable = tuple[int, ...]
 """Positions of the rules that speak about a caller."""
 _DECISIONS_KEPT = 100_000
 _KEPT_CHARS = 256
-"""Of a name or URI whose decision is kept: what callers ask for may have millions."""
+"""Longest name or URI whose decision is cached: callers may ask for one of millions of
+characters."""
 _URI_CHARS = 65_536
 """The longest URI that a rule allows: to find out what it means takes 20 ms, of 4 MiB a second."""
 _CALLERS_KEPT = 10_000
 _NAMES_CHARS = 8_000_000
-"""Of their names in all; a token may have hundreds of scopes."""
+"""Most characters of the cached callers' names together; a token may have hundreds of scopes."""
 _PATTERNS_KEPT = 100_000
-"""Of all rules that speak about callers who are alike, for each of them."""
+"""Most cached patterns: the rules for callers who are alike are kept once for each such group."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,17 @@ from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, case, cast, extract, func, select, text
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    ScalarSelect,
+    case,
+    cast,
+    extract,
+    func,
+    select,
+    text,
+)
 from sqlalchemy.engine import Row
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.sql import Insert
@@ -74,7 +84,8 @@ _OF_FILES = {
 }
 """What to do about them, by code."""
 _UVLOOP_LOST = "handler is closed"
-"""In the RuntimeError by which uvloop answers a write to a connection that has just been lost."""
+"""In the message of the RuntimeError that uvloop raises for a write to a connection that was just
+lost."""
 
 
 def now_ms() -> int:
@@ -263,7 +274,9 @@ class Database:
             return cast(extract("epoch", func.clock_timestamp()) * 1000, BigInteger)
         return cast((func.julianday("now") - 2440587.5) * 86_400_000, BigInteger)
 
-    def not_after_now(self, at_ms: Any, late_ms: Any) -> Any:
+    def not_after_now(
+        self, at_ms: ColumnElement[int], late_ms: int | ColumnElement[int]
+    ) -> ScalarSelect[int]:
         """The time from which to look for rows stored since `at_ms`: `late_ms` before now if that
         is earlier, since a clock that was set back gives new rows earlier times.
 
@@ -325,5 +338,5 @@ def _reason(error: BaseException) -> str:
     if getattr(found, "sqlite_errorcode", 0) & 0xFF in _FILES:
         return str(found)
     code = str(getattr(found, "sqlstate", None) or "")
-    told = code[:2] in _CONNECTING or code in _TOLD or kind == _BAD_PARAMETER
-    return f"{kind}: {found}" if told else kind
+    shown = code[:2] in _CONNECTING or code in _TOLD or kind == _BAD_PARAMETER
+    return f"{kind}: {found}" if shown else kind

@@ -71,7 +71,7 @@ def refuse_newer(connection: Connection) -> None:
     """Check that the schema was not written by a newer Armory.
 
     Raises:
-        ConfigError: a newer Armory's.
+        ConfigError: a newer Armory wrote the schema.
     """
     before = _revision(connection)
     if before is not None and before not in revisions():

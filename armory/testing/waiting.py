@@ -41,7 +41,7 @@ def wait_until(found: Callable[[], T], failure: object = "", timeout_s: float = 
         timeout_s: so long is waited at most.
 
     Raises:
-        TimeoutError: `failure`.
+        TimeoutError: it took too long; the message is `failure`.
     """
     end = time.monotonic() + timeout_s
     while not (value := found()):

@@ -8,6 +8,7 @@ from armory.threads.pieces import Table, in_order, let_go
 from armory.threads.pools import (
     CATALOG_NICE,
     for_callers,
+    for_callers_if,
     in_turn,
     in_turn_if,
     steps_for_callers,
@@ -33,6 +34,7 @@ __all__ = [
     "Table",
     "default_slice",
     "for_callers",
+    "for_callers_if",
     "in_order",
     "in_turn",
     "in_turn_if",

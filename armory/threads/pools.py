@@ -24,8 +24,8 @@ _T = TypeVar("_T")
 CATALOG_NICE = 14
 """The nice value of work on a catalog, as of embedding it. Where the event loop needs a whole core,
 giving a third of it to a catalog of 100,000 tools would make every call half as long again."""
-_SOON, _REST_S = 8, 0.03
-"""After so many steps for a caller, so long a rest between two."""
+_UNPAUSED, _REST_S = 8, 0.03
+"""Steps for a caller that are taken without a pause; seconds between two later ones."""
 
 
 async def in_turn(work: Callable[..., _T], *arguments: Any) -> _T:
@@ -37,14 +37,15 @@ async def in_turn(work: Callable[..., _T], *arguments: Any) -> _T:
     return await _run(_IN_TURN, work, *arguments)
 
 
-async def for_callers(large: bool, work: Callable[..., _T], *arguments: Any) -> _T:
-    """Like `in_turn_if`, for work that a caller waits for: it does not queue behind work on
-    catalogs.
-    """
-    if not large:
-        return work(*arguments)
+async def for_callers(work: Callable[..., _T], *arguments: Any) -> _T:
+    """Like `in_turn`, for work that a caller waits for: it never queues behind work on catalogs."""
     with SWITCH_INTERVAL.short():
         return await _run(_FOR_CALLERS, work, *arguments)
+
+
+async def for_callers_if(large: bool, work: Callable[..., _T], *arguments: Any) -> _T:
+    """Like `for_callers` if the work is `large`; otherwise run it at once."""
+    return await for_callers(work, *arguments) if large else work(*arguments)
 
 
 async def steps_for_callers(steps: Generator[None, None, _T]) -> _T:
@@ -59,7 +60,7 @@ async def steps_for_callers(steps: Generator[None, None, _T]) -> _T:
         if done:
             return done[0]
         taken += 1
-        if taken >= _SOON:
+        if taken >= _UNPAUSED:
             await asyncio.sleep(_REST_S)
 
 

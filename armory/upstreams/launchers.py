@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 _ALWAYS = frozenset(("npx", "bunx", "pnpx", "uvx", "dnx", "jbang"))
-"""They do so whatever their arguments are."""
+"""Launchers that may install a package whatever their arguments are."""
 
 _WITH_WORD = {
     "npm": ("exec", "x", "install", "i"),
@@ -29,7 +29,7 @@ _WITH_WORD = {
     "poetry": ("run",),
     "hatch": ("run",),
 }
-"""They do so with one of these words among the first three arguments."""
+"""Launchers that may do so with one of these words among their first three arguments."""
 
 _SHELLS = frozenset(("sh", "bash", "zsh", "dash", "fish", "cmd", "env", "powershell", "pwsh"))
 _ENDINGS = (".exe", ".cmd", ".ps1", ".bat")

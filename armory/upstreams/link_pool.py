@@ -49,7 +49,7 @@ class LinkPool:
     Args:
         spec: the upstream.
         connector: opens links.
-        observer: who is told what happens on the sessions.
+        observer: gets the events of the sessions.
         clock: for idle times.
         turns: in which the processes of all upstreams start; those of single callers need none.
         on_gone: told the key of each session that is let go of.

@@ -154,7 +154,7 @@ class LinkSlots:
             idle: whether a slot can be given up.
 
         Raises:
-            UpstreamOverloaded: none can.
+            UpstreamOverloaded: no slot can be evicted.
         """
         slots = self.by_key
         mine = [key for key in slots if key[0] == owner]

@@ -46,7 +46,7 @@ _LISTED_SHARE = 10
 _WATCH_S = 1.0
 """How long listing waits until the upstream is set to announce changes."""
 _MISSED_PROBES = 2
-"""So many in a row, and the session counts as lost."""
+"""Probes in a row without an answer after which a session counts as lost."""
 
 
 class UpstreamOwner:
@@ -157,7 +157,7 @@ class UpstreamOwner:
         after. Returns whether the upstream announces changes.
 
         Raises:
-            UpstreamUnavailable: they cannot be had.
+            UpstreamUnavailable: they cannot be fetched.
         """
         watching = start(link.subscriptions.watch_lists(), f"announcements of {link.server}")
         try:
@@ -178,7 +178,7 @@ class UpstreamOwner:
             announced: whether the upstream says when its lists change.
 
         Raises:
-            UpstreamUnavailable: it was lost.
+            UpstreamUnavailable: the session was lost.
         """
         missed = 0
         while True:
@@ -220,7 +220,7 @@ class UpstreamOwner:
         """Check that the upstream is alive, and fetch its lists where it does not announce changes.
 
         Raises:
-            UpstreamUnavailable: there was none.
+            UpstreamUnavailable: the upstream did not answer.
         """
         if heard or link.era == "legacy":
             await link.probe()

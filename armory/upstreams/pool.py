@@ -48,7 +48,7 @@ class Pool:
         vault: where people's logins at upstreams are.
 
     Attributes:
-        observers: who is told what happens on any session.
+        observers: get the events of every session.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class Pool:
         announced from then on, for as long as the session lives.
 
         Raises:
-            UpstreamUnavailable: they cannot be had.
+            UpstreamUnavailable: they cannot be fetched.
         """
         return await self._opened(server).fetch_lists(owner, capabilities)
 
@@ -135,7 +135,7 @@ class Pool:
             handshake: over a session with a handshake, also where the upstream is modern as well.
 
         Raises:
-            UpstreamUnavailable: they cannot be had.
+            UpstreamUnavailable: they cannot be fetched.
         """
         return await self.upstream(server).lists.seen_with(capabilities, handshake=handshake)
 
@@ -173,7 +173,7 @@ class Pool:
         the queue of calls. Returns when the stream has ended.
 
         Raises:
-            UpstreamUnavailable: it cannot be had, or ended otherwise.
+            UpstreamUnavailable: no session can be opened, or the call ended otherwise.
         """
         return await self._opened(server).listen(owner, call)
 
@@ -181,7 +181,7 @@ class Pool:
         """Send a notification over the session that serves `owner`; dropped in the modern era.
 
         Raises:
-            UpstreamUnavailable: it cannot be told.
+            UpstreamUnavailable: it cannot be reached.
         """
         await self._opened(server).notify(owner, method, params)
 

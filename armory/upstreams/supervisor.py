@@ -22,7 +22,8 @@ from armory.upstreams.state import UpstreamStatus
 log = Logger(__name__)
 
 TELL_S = 15.0
-"""After so long the log says which starts are waited for, then after twice as long, and so on."""
+"""Seconds after which the log names the starts that are waited for; then after twice as long, and
+so on."""
 _LONGEST_SILENCE_S = 240.0
 
 
@@ -56,14 +57,14 @@ class Supervisor:
             timeout_s: so long at most; None: as long as it takes, installing included.
             on_progress: called with (upstreams that have, upstreams) at first and with each.
         """
-        told = 0
+        settled_count = 0
 
         async def settled(owner: UpstreamOwner) -> None:
-            nonlocal told
+            nonlocal settled_count
             await owner.settled.wait()
-            told += 1
+            settled_count += 1
             if on_progress is not None:
-                on_progress(told, len(waits))
+                on_progress(settled_count, len(waits))
 
         waits = [settled(owner) for owner in self._supervised.values()]
         if on_progress is not None:
@@ -79,7 +80,7 @@ class Supervisor:
         """Fetch the lists of one upstream now.
 
         Raises:
-            UpstreamUnavailable: it is unknown, or they cannot be had.
+            UpstreamUnavailable: it is unknown, or they cannot be fetched.
         """
         owner = self._supervised.get(server)
         if owner is None:
@@ -104,7 +105,7 @@ class Supervisor:
         its last good lists stay until it answers.
 
         Raises:
-            UpstreamUnavailable: it is unknown.
+            UpstreamUnavailable: there is no such upstream.
         """
         self._pool.renew(server)
         await self._align()

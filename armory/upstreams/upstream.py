@@ -54,13 +54,13 @@ class Upstream:
         spec: the upstream.
         clock: for breaker and idle times.
         client_info: the gateway's `clientInfo`.
-        observer: who is told what happens on the sessions of any upstream.
-        inflow: counts what upstreams have sent of messages that are not whole yet.
+        observer: gets the events of the sessions of every upstream.
+        inflow: counts the bytes of messages that are not complete yet.
         turns: in which processes start.
         vault: where people's logins are.
 
     Attributes:
-        observers: who is told what happens on this upstream's.
+        observers: get the events of this upstream's sessions.
         errors: what its processes wrote to standard error.
         lists: what it offers.
     """
@@ -138,7 +138,7 @@ class Upstream:
         back.
 
         Raises:
-            UpstreamUnavailable: it cannot be told.
+            UpstreamUnavailable: it cannot be reached.
         """
         slot, link = await self._beside_calls(owner)
         slot.last_used = self._clock.now()
@@ -189,7 +189,7 @@ class Upstream:
         """The answer to a call of the tool that asks for a login.
 
         Raises:
-            LoginNeeded: it has none.
+            LoginNeeded: the caller has not logged in.
         """
         client = self.connector.client
         assert client.people is not None

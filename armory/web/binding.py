@@ -43,7 +43,7 @@ def bind(host: str, port: int) -> Bound:
         port: port to bind; 0: one that is free.
 
     Raises:
-        ConfigError: it cannot be had; says what to do.
+        ConfigError: it cannot be bound; says what to do.
     """
     asked = None if host == "::" else host
     try:

@@ -15,9 +15,8 @@ from aiohttp.typedefs import Handler
 
 _LONG_TARGET = 1_024
 _PATH_PARTS, _PARAMETERS = 64, 256
-"""Of a longer target: the router looks for each beginning of a path, and parameters are parsed for
-whoever asks.
-"""
+"""Limits of a longer target: the router looks up each beginning of its path, and parameters are
+parsed before it is known who asks."""
 
 
 @dataclass(frozen=True, slots=True)

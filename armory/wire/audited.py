@@ -1,7 +1,7 @@
 """Audit records of MCP requests.
 
-Owns: what of a request, its answer and a refusal at the door goes into the record. Never imports a
-transport.
+Owns: which parts of a request and its answer, or of a refusal before it is served, go into the
+record. Never imports a transport.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from armory.audit.writer import AuditLog
 
 OnDenied = Callable[[str, str | None, str, Principal | None], None]
-"""Told of each request that is not let in: its path, its address, the code of the refusal, and who
-asked, where the credential was good.
+"""Called for each request that is refused: (path, client address, code of the refusal, principal if
+the credential was valid).
 """
 _NAME_CHARS = 200
 _REFUSED = frozenset(("unknown_tool", "rate_limited", "quota_exceeded"))
@@ -53,11 +53,11 @@ def note(
 
     Args:
         audit: takes the record.
-        view: what is served, for the exposed names of what an upstream's own endpoint was asked.
-        request: whose it was, where.
-        asked: its method and parameters.
-        operation: which upstream it went to, how that went.
-        reply: what it was answered; None: it was cancelled.
+        view: the served view, which has the exposed names for an upstream's own endpoint.
+        request: the caller and its endpoint.
+        asked: (method, parameters).
+        operation: the upstream that it went to, and the outcome there.
+        reply: the answer; None: it was cancelled.
         seconds: how long it took.
     """
     method, params = asked

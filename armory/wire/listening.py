@@ -140,7 +140,7 @@ async def start_listening(
     Raises:
         RpcError: `params.notifications` is no object, or a part of it has the wrong type or more
             than 512 KiB; it names tasks, and the client did not declare that it takes any.
-        RateLimited: not now.
+        RateLimited: the caller has exceeded its rate.
     """
     await gateway.limiter.take(context.principal)
     wanted = members_or_none(params.get("notifications"))

@@ -45,8 +45,8 @@ class Route:
             `Gateway.context`.
         forwarded: whether one upstream answers it; its answer is put in the shape of the client's
             era.
-        relayed: whether an upstream may be told of it, though the gateway answers: what its `_meta`
-            says for upstreams goes on.
+        relayed: whether the gateway, which answers it, may also send it to an upstream, with what
+            its `_meta` says for upstreams.
         interactive: whether the server may ask the client for input before it answers.
         cacheable: whether modern results carry `ttlMs` and `cacheScope`.
     """

@@ -1,7 +1,7 @@
 """The dispatcher with tracing, metrics and audit.
 
-Owns: `ObservedDispatcher` and what it is made with. It stands in for the plain one only where
-something watches, so that nothing watched costs nothing. Never imports a transport.
+Owns: `ObservedDispatcher` and its `Observers`. It replaces the plain dispatcher only if something
+observes requests; otherwise observation costs nothing. Never imports a transport.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class Observers:
     """What observes the requests of clients.
 
     Attributes:
-        tracing: makes spans; None: none are wanted.
-        audit: takes a record of every request; None: nobody does.
+        tracing: makes spans; None: tracing is off.
+        audit: takes a record of every request; None: the audit is off.
     """
 
     tracing: Tracing | None = None
@@ -59,11 +59,11 @@ class Observers:
         return self.tracing is not None or self.audit is not None
 
     def denied(self) -> OnDenied | None:
-        """Called for rejected requests; None: nothing is."""
+        """The function to call for rejected requests; None: there is none."""
         return None if self.audit is None else partial(note_denied, self.audit)
 
     def session_ended(self, transport: str) -> OnEnded | None:
-        """Called for client sessions that ended; None: nothing is."""
+        """The function to call for client sessions that ended; None: there is none."""
         tracing = self.tracing
         if tracing is None:
             return None
@@ -84,8 +84,8 @@ class ObservedDispatcher(Dispatcher):
 
     Args:
         gateway: the request path.
-        interactions: multi-round-trip requests and their parking place.
-        observers: who watches.
+        interactions: multi-round-trip requests and parked calls.
+        observers: what observes the requests.
     """
 
     def __init__(self, gateway: Gateway, interactions: Interactions, observers: Observers) -> None:
@@ -181,7 +181,7 @@ class ObservedDispatcher(Dispatcher):
 
 
 def _about(method: str, params: dict[str, Raw]) -> tuple[c.Kind | None, Raw | None]:
-    """(kind, name as it came) of what a request is about."""
+    """(kind, name as JSON) of the target of a request."""
     target = c.TARGETS.get(method)
     if target is None or target[0] not in params:
         return None, None
@@ -213,10 +213,10 @@ def _measured(
 
     Args:
         durations: takes the duration.
-        request: whose it was, where.
-        asked: its method and parameters.
-        operation: which upstream it went to, how that went.
-        reply: what it was answered; None: it was cancelled.
+        request: the caller and its endpoint.
+        asked: (method, parameters).
+        operation: the upstream that it went to, and the outcome there.
+        reply: the answer; None: it was cancelled.
         seconds: how long it took.
     """
     method, params = asked
@@ -257,7 +257,7 @@ def _ended(
 
 
 def _as_it_is(raw: Raw | None, name: str | None) -> bool:
-    """Whether a name is written in the usual way: other spellings are too many to remember."""
+    """Whether a name is written without escapes: there are too many other spellings to cache."""
     if raw is None or name is None:
         return raw is name
     return bytes(raw) == f'"{name}"'.encode()

@@ -14,7 +14,7 @@ from armory.wire.streams import EventStream
 
 PING = b": ping\n\n"
 KEEPALIVE_S = 15.0
-"""After so long without a message `PING` is written, seconds."""
+"""Seconds without a message after which `PING` is written."""
 SSE_HEADERS = {
     "Content-Type": "text/event-stream",
     "Cache-Control": "no-cache, no-transform",

@@ -103,7 +103,7 @@ def test_signs_of_life_and_ids_beside_events_cost_nothing() -> None:
     said = b": ping\n\nevent: message\nid: 1\ndata: {}\n\n"
     events = EventParser(1_000).feed(said * 10_000)
     assert len(events) == 10_000
-    assert not any(event.nothing for event in events)
+    assert not any(event.skipped_bytes for event in events)
 
 
 async def test_nothing_more_is_read_until_it_has_units_again(

@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from armory.agent.runs import OF_ONE
+from armory.agent.runs import MAX_RUNS_OF_CALLER
 from armory.config import load_text
 from armory.errors import BackendError
 from armory.llm.bounded import ANSWER_BYTES
@@ -144,7 +144,7 @@ async def test_who_keeps_the_agent_busy_leaves_room_for_others(tmp_path: Path) -
                 await until(lambda: one.done() or len(model.requests) > before)
                 return None if one.done() else one
 
-            waiting = [await begun("ann") for _ in range(OF_ONE)]
+            waiting = [await begun("ann") for _ in range(MAX_RUNS_OF_CALLER)]
             assert None not in waiting
             assert await asyncio.wait_for(ask("ann"), 15) == 429
             waiting.append(await begun("bob"))

@@ -13,7 +13,7 @@ import pytest
 from msgspec import Raw
 
 from armory.domain.principal import ANONYMOUS
-from armory.protocol.link import Call, CancelReason, Owner, Reply
+from armory.protocol.link import Call, Owner, Reply
 from armory.protocol.session_events import Notified
 from armory.testing.clients.raw import modern_body, modern_headers
 from armory.testing.front import asking, result, tool
@@ -21,7 +21,7 @@ from armory.testing.waiting import until
 from armory.wire.caller import Caller
 
 if TYPE_CHECKING:
-    from tests.protocol.conftest import Front, Hanging
+    from tests.protocol.conftest import Front
 
 pytestmark = pytest.mark.anyio
 
@@ -123,29 +123,6 @@ async def test_a_stream_that_is_resumed_from_its_beginning_begins_there(front: F
         stream = events(response)
         assert (await next_event(stream)).id == beginning
         assert await next_event(stream) == said
-
-
-async def test_modern_disconnect_cancels(front: Front, hanging: Hanging) -> None:
-    call = asyncio.ensure_future(front.modern("tools/call", {"name": "old__now", "arguments": {}}))
-    await asyncio.wait_for(hanging.begun.wait(), 10)
-    call.cancel()
-    await asyncio.wait_for(hanging.ended.wait(), 10)
-
-
-async def test_legacy_disconnect_does_not_cancel_but_a_notification_does(
-    front: Front, hanging: Hanging
-) -> None:
-    client = await front.start_legacy()
-    request = client.request("tools/call", {"name": "old__now", "arguments": {}})
-    call = asyncio.ensure_future(request)
-    await asyncio.wait_for(hanging.begun.wait(), 10)
-    call.cancel()
-    await client.request("ping")
-    assert not hanging.ended.is_set()
-    why = {"requestId": 1, "reason": "enough"}
-    await client.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": why})
-    await asyncio.wait_for(hanging.ended.wait(), 10)
-    assert hanging.why == (CancelReason("enough"),)
 
 
 def change_tools(front: Front) -> None:
@@ -321,16 +298,6 @@ async def test_a_modern_client_hears_what_nobody_knows(front: Front) -> None:
         text = await response.text()
     assert '{"jsonrpc":"2.0","method":"notifications/vendor","params":{"a":1e400}}' in text
     assert "elicitation" not in text
-
-
-async def test_delete_ends_the_session(front: Front) -> None:
-    client = await front.start_legacy()
-    async with front.http.delete(client.url, headers=client.headers) as response:
-        assert response.status == 204
-    assert front.pool.released == [client.session]
-    status, _ = await client.send({"jsonrpc": "2.0", "id": 1, "method": "ping"})
-    assert status == 404
-    assert len(front.gateway.changes) == 0
 
 
 async def test_batches_in_their_revision_only(front: Front) -> None:

@@ -272,9 +272,9 @@ async def test_steps_end_when_their_caller_is_gone() -> None:
     call.cancel()
     await asyncio.wait({call}, timeout=30)
     assert call.cancelled()
-    await asyncio.wait_for(for_callers(True, lambda: None), 30)  # in the same thread, after it
+    await asyncio.wait_for(for_callers(lambda: None), 30)  # in the same thread, after it
     before = taken
-    await asyncio.wait_for(for_callers(True, lambda: None), 30)
+    await asyncio.wait_for(for_callers(lambda: None), 30)
     assert taken == before
 
 

@@ -9,7 +9,18 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
-from sqlalchemy import BigInteger, Executable, Select, bindparam, case, func, select, tuple_, update
+from sqlalchemy import (
+    BigInteger,
+    Executable,
+    ScalarSelect,
+    Select,
+    bindparam,
+    case,
+    func,
+    select,
+    tuple_,
+    update,
+)
 
 from armory.storage.database import Database
 from armory.storage.tables import server_days, tool_days, user_tools
@@ -136,7 +147,7 @@ class UsageStatements:
         return select(user_tools).where(user_tools.c.updated_at_ms >= self._since)
 
     @property
-    def _since(self) -> Any:
+    def _since(self) -> ScalarSelect[int]:
         return self._database.not_after_now(bindparam("since_ms", type_=BigInteger), LATE_MS)
 
     @cached_property

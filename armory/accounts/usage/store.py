@@ -14,6 +14,7 @@ from itertools import groupby
 from typing import Any
 
 from sqlalchemy import delete
+from sqlalchemy.engine import Row
 
 from armory.accounts.usage.sketch import LatencySketch
 from armory.accounts.usage.statements import LATE_MS, UsageStatements
@@ -222,11 +223,11 @@ class UsageStore:
             await connection.execute(delete(server_days).where(server_days.c.day < before_day))
 
 
-def _of_row(row: Any) -> UserTool:
+def _of_row(row: Row[Any]) -> UserTool:
     return UserTool(row.uses, row.successes, row.last_used_at_ms)
 
 
-async def _summed(days: Sequence[Any]) -> ToolStatistics:
+async def _summed(days: Sequence[Row[Any]]) -> ToolStatistics:
     sketch = LatencySketch()
     for day in days:
         await asyncio.sleep(0)  # each takes half a millisecond

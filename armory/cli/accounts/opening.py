@@ -113,7 +113,7 @@ def expiry_ms(text: str | None) -> int | None:
     """`90d`, `12h` from now, or a date `2027-01-31`, as milliseconds since 1970; None for None.
 
     Raises:
-        InvalidRequest: neither.
+        InvalidRequest: the text has neither form.
     """
     if text is None:
         return None

@@ -1,24 +1,22 @@
-"""`armory usage`: what was called, how it fared, what is left of a plan, what was learned from it.
+"""`armory usage`: statistics of tools and users, quotas, and what was learned from use.
 
 Owns: the command and `armory usage forget`.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 from rich.markup import escape
 
 from armory.accounts.service import Accounts
+from armory.accounts.usage.rows import Row, quota_row, tool_rows, user_rows
+from armory.accounts.usage.statistics import UsageStatistics
 from armory.cli.accounts.opening import note_unknown, with_accounts
 from armory.cli.options import config_option, for_subcommand, json_option
 from armory.cli.output import columns, out, print_json
 from armory.cli.times import shown_time
 from armory.errors import InvalidRequest
 from armory.feedback.store import StoredUses
-
-Row = dict[str, Any]
 
 
 @click.group(invoke_without_command=True)
@@ -45,8 +43,9 @@ def usage(
             return await _queries(accounts, user, queries), None
         if user is None:
             await accounts.usage.refresh()
-            return _of_tools(accounts), None
-        return await _of_user(accounts, user), await _quota(accounts, user)
+            return _of_tools(accounts.usage), None
+        used = await accounts.usage.of_user(user)
+        return user_rows(used), quota_row(await accounts.plans.standing(user))
 
     rows, quota = with_accounts(config, work)
     if as_json:
@@ -89,28 +88,18 @@ def forget(
 
     async def work(accounts: Accounts) -> dict[str, int]:
         uses = StoredUses(accounts.database, accounts.feed)
-        gone = await uses.forget(tool=tool, user=user)
-        return {"forgotten": gone, "kept": await uses.count()}
+        forgotten = await uses.forget(tool=tool, user=user)
+        return {"forgotten": forgotten, "kept": await uses.count()}
 
-    told = with_accounts(config, work)
+    counts = with_accounts(config, work)
     if as_json:
-        print_json(told)
+        print_json(counts)
         return
-    click.echo(f"forgot {told['forgotten']} uses, kept {told['kept']}")
-
-
-async def _quota(accounts: Accounts, user: str) -> Row:
-    quota = await accounts.plans.standing(user)
-    return {
-        "plan": quota.plan,
-        "queries_limit": quota.queries_limit,
-        "current_month_usage": quota.current_month_usage,
-        "remaining": quota.remaining,
-    }
+    click.echo(f"forgot {counts['forgotten']} uses, kept {counts['kept']}")
 
 
 async def _queries(accounts: Accounts, user: str | None, limit: int) -> list[Row]:
-    found = await accounts.query_log.recent(user=user, limit=limit)
+    records = await accounts.query_log.recent(user=user, limit=limit)
     return [
         {
             "asked_at_ms": record.at_ms,
@@ -120,37 +109,13 @@ async def _queries(accounts: Accounts, user: str | None, limit: int) -> list[Row
             "returned": len(record.returned),
             "took_ms": round(record.took_ms, 1),
         }
-        for record in found
+        for record in records
     ]
 
 
-async def _of_user(accounts: Accounts, user: str) -> list[Row]:
-    found = await accounts.usage.of_user(user)
-    return [
-        {
-            "tool": name,
-            "uses": row.uses,
-            "successes": row.successes,
-            "last_used_at_ms": row.last_used_at_ms,
-        }
-        for name, row in sorted(found.items(), key=lambda item: (-item[1].uses, item[0]))
-    ]
-
-
-def _of_tools(accounts: Accounts) -> list[Row]:
-    found = accounts.usage.tools()
-    return [
-        {
-            "tool": name,
-            "uses": stats.uses,
-            "error_rate": round(stats.error_rate, 4),
-            "uptime": round(accounts.usage.uptime_behind(name), 4),
-            "p50_ms": round(stats.p50_ms, 1),
-            "p99_ms": round(stats.p99_ms, 1),
-            "last_used_at_ms": stats.last_used_at_ms,
-        }
-        for name, stats in sorted(found.items(), key=lambda item: (-item[1].uses, item[0]))
-    ]
+def _of_tools(usage: UsageStatistics) -> list[Row]:
+    rows = tool_rows(usage, usage.tools(), share_digits=4, ms_digits=1)
+    return [{name: row[name] for name in row if name != "successes"} for row in rows]
 
 
 def _cell(name: str, value: object) -> str:

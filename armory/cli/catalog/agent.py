@@ -61,17 +61,17 @@ async def ask_agent(
     Raises:
         ConfigError: the agent or Tool RAG is off.
         ChatError: the model failed before anything was found.
-        ArmoryError: the gateway refuses.
+        ArmoryError: the gateway refuses the request.
     """
     unreached: dict[str, str] = {}
     if url is None:
-        told, unreached = await _here(question, config, quiet=as_json)
+        answer, unreached = await _here(question, config, quiet=as_json)
     else:
-        told = await _there(question, url, token)
+        answer = await _there(question, url, token)
     if as_json:
-        print_json(told)
+        print_json(answer)
     else:
-        _show_result(out(), told)
+        _show_result(out(), answer)
     say_unreached(unreached)
 
 
@@ -166,8 +166,8 @@ def _show_result(console: Console, told: dict[str, Any]) -> None:
 
 
 def _with_definitions(result: AgentResult) -> dict[str, Any]:
-    told = result.as_json()
-    for entry, found in zip(told["tools"], result.tools, strict=True):
+    fields = result.as_json()
+    for entry, found in zip(fields["tools"], result.tools, strict=True):
         entry["description"] = found.tool.description
         entry["inputSchema"] = dict(found.tool.arguments_schema)
-    return told
+    return fields

@@ -40,7 +40,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """The gateway, as a client is told of it.
+    """The gateway as it is written into a client's configuration.
 
     Attributes:
         url: of the endpoint, query included.

@@ -74,7 +74,7 @@ def described(document: object, ask: Ask, kind: str | None = None) -> Described:
 
     Args:
         document: the JSON value; a registry's answer with a member `server` likewise.
-        ask: told of everything that has no fixed value.
+        ask: called for each value that the description does not fix.
         kind: one of `KINDS`; None: the first that the description offers.
 
     Raises:
@@ -214,13 +214,13 @@ class _Reader:
             default=_text(entry.get("default")),
             choices=tuple(map(str, _list(entry.get("choices")))),
         )
-        told = self._ask(wanted)
-        if told is not None:
-            if wanted.choices and told not in wanted.choices:
+        value = self._ask(wanted)
+        if value is not None:
+            if wanted.choices and value not in wanted.choices:
                 raise InvalidRequest(
-                    f"{name} is {told!r}; expected one of {', '.join(wanted.choices)}"
+                    f"{name} is {value!r}; expected one of {', '.join(wanted.choices)}"
                 )
-            return told
+            return value
         if wanted.default is not None:
             return wanted.default
         if wanted.required:

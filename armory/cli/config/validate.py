@@ -89,7 +89,7 @@ async def _connect(loaded: Loaded) -> dict[str, Any]:
             status = runtime.supervisor.status()
             unmatched = unmatched_names(loaded.config, runtime.gateway.view.catalog)
     problem = next((one.detail for one in asked if one.check == "index" and one.fix), "")
-    told = {"index", "embedder"} if lacks_openai_key(loaded.config) else {"index"}
+    examined = {"index", "embedder"} if lacks_openai_key(loaded.config) else {"index"}
     return {
         "notices": unmatched,
         "upstreams": {
@@ -109,7 +109,7 @@ async def _connect(loaded: Loaded) -> dict[str, Any]:
             "state": "failed" if problem else "ready",
             "error": problem,
         },
-        "services": [_as_json(one) for one in asked if one.check not in told],
+        "services": [_as_json(one) for one in asked if one.check not in examined],
     }
 
 

@@ -107,8 +107,8 @@ def say_listening(announcer: Announcer, as_json: bool, bound: Listening) -> None
     """Report where it listens; as JSON on standard output for programs that start it."""
     url = f"{bound.url}/mcp"
     if as_json:
-        told = {"url": url, "host": bound.host, "port": bound.port, "pid": os.getpid()}
-        print_json(told)
+        address = {"url": url, "host": bound.host, "port": bound.port, "pid": os.getpid()}
+        print_json(address)
     else:
         also = f" (bound to {bound.address}: every address)" if bound.everywhere else ""
         announcer.say("listening", f"listening on {url}{also}", url=url, pid=os.getpid())

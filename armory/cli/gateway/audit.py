@@ -138,7 +138,7 @@ def _since(text: str | None) -> str | None:
     """The oldest time as records have it.
 
     Raises:
-        InvalidRequest: no time.
+        InvalidRequest: the text is no time.
     """
     if text is None:
         return None

@@ -78,7 +78,7 @@ class Lookups:
         """Start one more thread. If the system refuses, the existing ones do the work.
 
         Raises:
-            OSError: there are none.
+            OSError: the system refuses, and there is no thread yet.
         """
         try:
             threading.Thread(target=self._run, name="armory-names", daemon=True).start()

@@ -22,7 +22,7 @@ from armory.runtime.logins import log_in, log_out
 
 WAIT_S = 600.0
 _LAST_S = 2.0
-"""For the last page to be read."""
+"""How long the browser may take to fetch the last page."""
 _DONE = "Logged in. You may close this page."
 _PATH = "/callback"
 
@@ -91,7 +91,7 @@ def logout(server: str, config: str | None, user: str | None, *, as_json: bool) 
 
 
 class _Callback:
-    """The page that the browser comes back to; it says what became of the login."""
+    """The page that the browser returns to; it shows whether the login succeeded."""
 
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
@@ -137,7 +137,7 @@ class _Callback:
         return self._back
 
     async def end(self, said: str) -> None:
-        """Tell the person what became of it."""
+        """Show the outcome in the browser, as `said`."""
         self._ended.set_result(said)
         if self._answering is not None:
             await asyncio.wait((self._answering,), timeout=_LAST_S)

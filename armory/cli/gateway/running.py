@@ -173,8 +173,8 @@ def gateways(url: str | None, token: str | None) -> list[Gateway]:
     """The gateway at `url`, or else all that run here.
 
     Raises:
-        ConfigError: `url` is none.
-        UpstreamUnavailable: none runs here.
+        ConfigError: `url` is no http(s) URL.
+        UpstreamUnavailable: no gateway runs here.
     """
     home = home_here()
     local = running(home)

@@ -160,7 +160,7 @@ async def _running(
         watched: the file of its configuration.
         signals: what they ask of it.
         bind_to: what the command line said.
-        announcer: told of reloads.
+        announcer: announces reloads.
     """
     signals.take()
     return_large_buffers()

@@ -120,9 +120,9 @@ def _own(body: dict[str, Any]) -> list[str]:
 
 def _state(upstream: dict[str, Any]) -> Text:
     state = str(upstream["state"])
-    told = Text().append(f"{state.replace('_', ' '):14}", style=_STATES.get(state, ""))
-    told.append(f"{upstream['tools']:5} tools" if state == "ready" else "")
-    return told.append(
+    line = Text().append(f"{state.replace('_', ' '):14}", style=_STATES.get(state, ""))
+    line.append(f"{upstream['tools']:5} tools" if state == "ready" else "")
+    return line.append(
         f", {counted(skills, 'skill')}" if (skills := upstream.get("skills")) else ""
     )
 

@@ -33,7 +33,7 @@ from armory.retrieval.settings import RetrieverSettings
 from armory.runtime.retrieval import retrieval_options
 
 PATIENCE_S = 60.0
-"""For a query's vectors: nobody waits for one, and words in their place would be measured."""
+"""How long a query's vectors may take. In place of late ones the words alone would be measured."""
 
 
 def options_of(config: str | None) -> RetrievalOptions:

@@ -1,6 +1,7 @@
 """`armory report`: what the catalog costs in a prompt, and what filtering saves.
 
-Owns: the command, its table, the picture, where tools and queries come from. Never counts itself.
+Owns: the command, its table, and where tools and queries come from. `evaluation.context` counts,
+`evaluation.plot` draws.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from armory.cli.local import findable, opened, tools_of
 from armory.cli.options import config_option, json_option, loaded_config
 from armory.cli.output import EMBEDDING, out, print_json, say_notice, say_unreached, waiting
 from armory.config import Loaded, load_text
+from armory.config.model import AgentConfig
 from armory.domain.catalog import ServerLists
 from armory.domain.query import MAX_QUERY_CHARS
 from armory.domain.results import Selection
@@ -29,6 +31,7 @@ from armory.errors import BackendError, ConfigError
 from armory.evaluation.context import (
     ContextReport,
     Definition,
+    FirstTokens,
     Search,
     Surfaces,
     first_tokens,
@@ -73,35 +76,60 @@ class _Subject:
     unreached: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-def _found(subject: _Subject, counts: Mapping[str, int], selection: Selection) -> dict[str, Any]:
-    """What `search_tools` answers where everybody may call everything."""
+@dataclass(frozen=True, slots=True)
+class _Timing:
+    """What `--ttft` measures with.
+
+    Attributes:
+        base_url: of the chat API; None: that of `agent`, with its key.
+        model: None: that of `agent`.
+        queries: how many are timed.
+    """
+
+    base_url: str | None
+    model: str | None
+    queries: int
+
+    def client(self, agent: AgentConfig) -> ChatClient:
+        """The client of the API; to be opened."""
+        key = agent.api_key if self.base_url is None else None
+        return ChatClient(
+            self.base_url or agent.base_url,
+            self.model or agent.model,
+            api_key=key.get_secret_value() if key else None,
+            timeout_s=600,
+        )
+
+
+def _answer(subject: _Subject, counts: Mapping[str, int], selection: Selection) -> dict[str, Any]:
+    """The answer of `search_tools` where everybody may call everything."""
     return found_structure(selection, lambda: about_servers(subject.servers, counts), ui_meta)
 
 
 def _surfaces(subject: _Subject, settings: GatewaySettings) -> Surfaces:
-    """What a gateway of these settings adds to the catalog's own."""
+    """What a gateway with these settings lists and answers beside the catalog."""
     counts = Counter(tool.server for tool in subject.tools)
     return Surfaces(
         meta_tools=_meta_tools(subject, settings, cut=True),
         meta_tools_whole=_meta_tools(subject, settings, cut=False),
-        answer=partial(_found, subject, counts) if settings.search_tools else None,
+        answer=partial(_answer, subject, counts) if settings.search_tools else None,
         toon=encode_value,
         pinned=frozenset(tool.name for tool in subject.tools if settings.pins(tool)),
     )
 
 
 def _meta_tools(subject: _Subject, settings: GatewaySettings, *, cut: bool) -> list[Definition]:
-    """Those of a list, which leaves tools out or not."""
+    """The meta-tools of a list; `cut`: of one that leaves tools out."""
     with_call = settings.call_tool and cut
-    found: list[Definition] = []
+    definitions: list[Definition] = []
     limits = {"chars": settings.query_chars, "top_k": settings.query_top_k}
     if settings.search_tools:
-        found.append(search_definition(subject.servers, call_tool=with_call, **limits))
+        definitions.append(search_definition(subject.servers, call_tool=with_call, **limits))
     if settings.find_tools:
-        found.append(find_definition(search_tools=settings.search_tools, **limits))
+        definitions.append(find_definition(search_tools=settings.search_tools, **limits))
     if with_call:
-        found.append(call_definition(searching_tool(settings)))
-    return found
+        definitions.append(call_definition(searching_tool(settings)))
+    return definitions
 
 
 @click.command()
@@ -163,15 +191,15 @@ def report(
     as_json: bool,
 ) -> None:
     """Count the tokens of tool definitions: all, filtered by queries, searched for, as TOON."""
-    chat = (base_url, model, ttft_queries) if ttft else None
-    found, lacking = asyncio.run(_report(config, data, queries_file, limit, chat))
+    timing = _Timing(base_url, model, ttft_queries) if ttft else None
+    measured, unreached = asyncio.run(_report(config, data, queries_file, limit, timing))
     if svg_file is not None:
-        Path(svg_file).write_text(svg(found), encoding="utf-8")
+        Path(svg_file).write_text(svg(measured), encoding="utf-8")
     if as_json:
-        print_json(found.to_json())
+        print_json(measured.to_json())
     else:
-        _show(found)
-    say_unreached(lacking)
+        _show(measured)
+    say_unreached(unreached)
 
 
 async def _report(
@@ -179,47 +207,53 @@ async def _report(
     data: str | None,
     queries_file: str | None,
     limit: int,
-    chat: tuple[str | None, str | None, int] | None,
+    timing: _Timing | None,
 ) -> tuple[ContextReport, Mapping[str, str]]:
-    """The report, and the upstreams that it lacks."""
+    """The report, and why each upstream that it lacks could not be reached."""
     loaded = load_text("") if data is not None and config is None else loaded_config(config)
     async with _subject(loaded, data) as subject:
         queries = _queries(subject, queries_file, limit)
         surfaces = _surfaces(subject, gateway_settings(loaded.config))
         with waiting(_COUNTING) as shown:
-            found = await measure(
+            measured = await measure(
                 subject.tools,
                 queries,
                 subject.search,
                 surfaces,
                 on_progress=shown.counting(_COUNTING),
             )
-        if chat is None:
-            return found, subject.unreached
-        agent = loaded.config.agent
-        base_url, model, number = chat
-        key = agent.api_key if base_url is None else None
-        async with ChatClient(
-            base_url or agent.base_url,
-            model or agent.model,
-            api_key=key.get_secret_value() if key else None,
-            timeout_s=600,
-        ) as client:
-            with waiting(_TIMING) as shown:
-                times = await first_tokens(
-                    client,
-                    client.model,
-                    subject.tools,
-                    queries[:number],
-                    subject.search,
-                    pinned=surfaces.pinned,
-                    on_progress=shown.counting(_TIMING),
+        if timing is not None:
+            async with timing.client(loaded.config.agent) as client:
+                times = await _first_tokens(
+                    client, subject, queries[: timing.queries], surfaces.pinned
                 )
+            measured = replace(measured, ttft=times)
+    return measured, subject.unreached
+
+
+async def _first_tokens(
+    client: ChatClient, subject: _Subject, queries: Sequence[str], pinned: frozenset[str]
+) -> FirstTokens:
+    """Time to the first token; a notice says why not every query was timed.
+
+    Raises:
+        BackendError: no query could be timed.
+    """
+    with waiting(_TIMING) as shown:
+        times = await first_tokens(
+            client,
+            client.model,
+            subject.tools,
+            queries,
+            subject.search,
+            pinned=pinned,
+            on_progress=shown.counting(_TIMING),
+        )
     if times.problem and not times.full:
         raise BackendError(f"--ttft measured nothing: {times.problem}")
     if times.problem:
         say_notice(f"--ttft ended early: {times.problem}")
-    return replace(found, ttft=times), subject.unreached
+    return times
 
 
 @asynccontextmanager
@@ -250,39 +284,44 @@ async def _subject(loaded: Loaded, data: str | None) -> AsyncGenerator[_Subject]
 
 
 def _queries(subject: _Subject, queries_file: str | None, limit: int) -> list[str]:
+    """At most `limit` queries, evenly spread over those of the file, the data set or the tools.
+
+    Raises:
+        ConfigError: the file is no UTF-8, or empty.
+    """
     if queries_file is not None:
         try:
             lines = Path(queries_file).read_text(encoding="utf-8-sig").splitlines()
         except UnicodeDecodeError as error:
             raise ConfigError(f"{queries_file} is not UTF-8: {error}") from error
-        found = [line.strip() for line in lines if line.strip()]
-        if not found:
+        queries = [line.strip() for line in lines if line.strip()]
+        if not queries:
             raise ConfigError(f"{queries_file} has no query; write one a line")
     elif subject.queries:
-        found = list(subject.queries)
+        queries = list(subject.queries)
     else:
         say_notice("no --queries: using queries made from the tools' own descriptions")
-        found = [template_queries(tool)[0] for tool in subject.tools]
-    step = max(1, -(-len(found) // limit))
-    return [query[:MAX_QUERY_CHARS] for query in found[::step][:limit]]
+        queries = [template_queries(tool)[0] for tool in subject.tools]
+    step = max(1, -(-len(queries) // limit))
+    return [query[:MAX_QUERY_CHARS] for query in queries[::step][:limit]]
 
 
-def _show(found: ContextReport) -> None:
+def _show(report: ContextReport) -> None:
     console = out()
-    console.print(f"{found.tools} tools, {len(found.queries)} queries; estimated tokens\n")
+    console.print(f"{report.tools} tools, {len(report.queries)} queries; estimated tokens\n")
     table = Table(box=None, pad_edge=False)
     table.add_column("in the prompt")
     for name in ("mean", "median", "max", "saved"):
         table.add_column(name, justify="right")
-    told = found.to_json()
-    tokens: dict[str, Any] = told["tokens"]
-    table.add_row("every tool", f"{found.full:,}", "", "", "")
+    figures = report.to_json()
+    tokens: dict[str, Any] = figures["tokens"]
+    table.add_row("every tool", f"{report.full:,}", "", "", "")
     table.add_row(
-        "every tool, as TOON", f"{found.full_toon:,}", "", "", _share(found.full_toon, found)
+        "every tool, as TOON", f"{report.full_toon:,}", "", "", _share(report.full_toon, report)
     )
-    for label, value in (("meta-tools", found.meta_tools), ("pinned tools", found.pinned)):
+    for label, value in (("meta-tools", report.meta_tools), ("pinned tools", report.pinned)):
         if value:
-            table.add_row(f"{label} alone", f"{value:,}", "", "", _share(value, found))
+            table.add_row(f"{label} alone", f"{value:,}", "", "", _share(value, report))
     for way, label in _LABELS.items():
         row = tokens[way]
         if row is None:
@@ -295,10 +334,9 @@ def _show(found: ContextReport) -> None:
             f"{row['saved_share']:.1%}",
         )
     console.print(table)
-    console.print(
-        f"\n{told['returned_mean']} tools a query; {told['empty_share']:.0%} of queries get none"
-    )
-    times = told.get("ttft")
+    empty = f"{figures['empty_share']:.0%} of queries get none"
+    console.print(f"\n{figures['returned_mean']} tools a query; {empty}")
+    times = figures.get("ttft")
     if times and times["queries"]:
         console.print(
             f"time to first token of {times['model']} (median of {times['queries']}): "
@@ -307,5 +345,5 @@ def _show(found: ContextReport) -> None:
         )
 
 
-def _share(value: int, found: ContextReport) -> str:
-    return f"{1 - value / found.full:.1%}" if found.full else ""
+def _share(value: int, report: ContextReport) -> str:
+    return f"{1 - value / report.full:.1%}" if report.full else ""

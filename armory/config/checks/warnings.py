@@ -1,6 +1,6 @@
-"""What is valid and still worth saying.
+"""Warnings about a valid configuration.
 
-Owns: the warnings. Never imports a room above `domain`.
+Owns: the warnings, a function each. Never imports a room above `domain`.
 """
 
 from __future__ import annotations
@@ -14,56 +14,18 @@ from armory.config.model import Config
 from armory.domain.hosts import is_loopback
 
 _CHOSEN = frozenset(("login", "preferred_username", "username", "nickname", "name"))
-"""Claims of which people choose what they say."""
+"""Claims whose value people choose themselves."""
 
 
 def warnings_of(config: Config) -> list[str]:
     """The warnings, one line each."""
-    said: list[str] = []
-    if config.tool_rag.enabled and lacks_openai_key(config):
-        said.append(
-            f"tool_rag.embedding_model: {config.tool_rag.embedding_model!r} needs an OpenAI key "
-            "and there is none, so tools are found by their words alone. Two ways out: set "
-            f"OPENAI_API_KEY (or tool_rag.openai), or say `{without_a_key(config)}`, which needs "
-            "no key"
-        )
-    if not config.upstreams:
-        said.append("upstreams: there is none yet, so there is no tool to offer")
-    elif not any(block.enabled for block in config.upstreams.values()):
-        said.append("upstreams: every one is switched off, so there is no tool to offer")
     security = config.security
-    credentials = security.tokens or security.api_keys or security.jwt is not None
-    open_here = is_loopback(config.server.host) and security.oauth is None
-    if security.allow_anonymous == "auto" and open_here:
-        if config.server.trusted_proxies:
-            said.append(
-                "security.allow_anonymous: callers without a credential are let in, also those "
-                "that come through server.trusted_proxies, whoever they are; say "
-                "`allow_anonymous: false` to refuse them, or `true` if the proxy asks for a "
-                "credential itself"
-            )
-        elif credentials:
-            said.append(
-                "security.allow_anonymous: callers without a credential are let in as well, "
-                f"because only this machine reaches {config.server.host}; say `allow_anonymous: "
-                "false` to refuse them, behind a proxy above all"
-            )
-    oauth = security.oauth
-    if oauth is not None and oauth.proxy is not None and "admin" in oauth.scopes:
-        said.append(
-            "security.oauth.scopes: with `proxy` every token has them, so whoever has an account "
-            "at the provider is an administrator; have the provider say who is, in a claim that "
-            "security.oauth.scopes_claim names"
-        )
-    console = config.server.console and security.oauth is not None and security.oauth.client_id
-    if console and config.storage.redis is not None and not security.encryption_key:
-        said.append(
-            "security.encryption_key: each replica has a key of its own, so a login to the console "
-            "that begins at one fails at another; take a variable that all of them have, e.g. "
-            "${ARMORY_KEY}"
-        )
     return [
-        *said,
+        *_without_embedder(config),
+        *_without_upstreams(config),
+        *_open_to_anybody(config),
+        *_administrators_by_login(security),
+        *_keys_of_replicas(config),
         *_taken_for_all(security),
         *_names_to_take(security),
         *_idle_rules(security),
@@ -71,15 +33,78 @@ def warnings_of(config: Config) -> list[str]:
     ]
 
 
+def _without_embedder(config: Config) -> Iterator[str]:
+    """Embeddings that need a key which is missing."""
+    if config.tool_rag.enabled and lacks_openai_key(config):
+        yield (
+            f"tool_rag.embedding_model: {config.tool_rag.embedding_model!r} needs an OpenAI key "
+            "and there is none, so tools are found by their words alone. Two ways out: set "
+            f"OPENAI_API_KEY (or tool_rag.openai), or say `{without_a_key(config)}`, which needs "
+            "no key"
+        )
+
+
+def _without_upstreams(config: Config) -> Iterator[str]:
+    """A gateway that offers nothing."""
+    if not config.upstreams:
+        yield "upstreams: there is none yet, so there is no tool to offer"
+    elif not any(block.enabled for block in config.upstreams.values()):
+        yield "upstreams: every one is switched off, so there is no tool to offer"
+
+
+def _open_to_anybody(config: Config) -> Iterator[str]:
+    """Callers without a credential, on a loopback address behind a proxy or beside credentials."""
+    security = config.security
+    open_here = is_loopback(config.server.host) and security.oauth is None
+    if security.allow_anonymous != "auto" or not open_here:
+        return
+    if config.server.trusted_proxies:
+        yield (
+            "security.allow_anonymous: callers without a credential are let in, also those "
+            "that come through server.trusted_proxies, whoever they are; say "
+            "`allow_anonymous: false` to refuse them, or `true` if the proxy asks for a "
+            "credential itself"
+        )
+    elif security.tokens or security.api_keys or security.jwt is not None:
+        yield (
+            "security.allow_anonymous: callers without a credential are let in as well, "
+            f"because only this machine reaches {config.server.host}; say `allow_anonymous: "
+            "false` to refuse them, behind a proxy above all"
+        )
+
+
+def _administrators_by_login(security: SecurityConfig) -> Iterator[str]:
+    """The scope `admin` for everybody who logs in."""
+    oauth = security.oauth
+    if oauth is not None and oauth.proxy is not None and "admin" in oauth.scopes:
+        yield (
+            "security.oauth.scopes: with `proxy` every token has them, so whoever has an account "
+            "at the provider is an administrator; have the provider say who is, in a claim that "
+            "security.oauth.scopes_claim names"
+        )
+
+
+def _keys_of_replicas(config: Config) -> Iterator[str]:
+    """Logins to the console that end at a replica with another key."""
+    security = config.security
+    console = config.server.console and security.oauth is not None and security.oauth.client_id
+    if console and config.storage.redis is not None and not security.encryption_key:
+        yield (
+            "security.encryption_key: each replica has a key of its own, so a login to the console "
+            "that begins at one fails at another; take a variable that all of them have, e.g. "
+            "${ARMORY_KEY}"
+        )
+
+
 def _taken_for_all(security: SecurityConfig) -> Iterator[str]:
-    """That tokens for anybody would be taken, of a provider that has published its keys."""
+    """A provider's tokens for any tenant or application, which would all be accepted."""
     block = security.jwt
     if block is None or block.jwks_url is None:
         return
-    told = {"issuer": "of any tenant", "audience": "for any application"}
-    lacking = [name for name in told if getattr(block, name) is None]
+    accepted = {"issuer": "of any tenant", "audience": "for any application"}
+    lacking = [name for name in accepted if getattr(block, name) is None]
     if lacking:
-        whose = " and ".join(told[name] for name in lacking)
+        whose = " and ".join(accepted[name] for name in lacking)
         yield (
             f"security.jwt: without {' and '.join(lacking)} every token is taken that is signed "
             f"with the provider's keys, {whose}; say what the tokens for this gateway have"
@@ -126,13 +151,13 @@ def _idle_rules(security: SecurityConfig) -> Iterator[str]:
 def _tokens_by_another_name(security: SecurityConfig) -> Iterator[str]:
     """Rules that are to be for a token, and name it as the audit and commands do."""
     rules = (("policies", security.policies), ("quotas", security.quotas))
-    told = (
+    patterns = (
         (f"security.{block}.{place}.who", pattern)
         for block, listed in rules
         for place, rule in enumerate(listed)
         for pattern in rule.who
     )
-    for where, pattern in told:
+    for where, pattern in patterns:
         kind, _, name = pattern.partition(":")
         if kind == "token" and any(fnmatchcase(token, name) for token in security.tokens):
             yield (

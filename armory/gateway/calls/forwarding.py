@@ -59,7 +59,7 @@ class Forwarder:
             safe_to_retry: whether sending it twice is harmless.
 
         Raises:
-            RateLimited: not now.
+            RateLimited: the caller has exceeded its rate.
             BackendError: the store that replicas share cannot tell whose a task is.
             UpstreamUnavailable: the upstream cannot answer.
         """
@@ -84,7 +84,7 @@ class Forwarder:
         """As the function `located`; an unknown URI counts against the caller's rate.
 
         Raises:
-            RateLimited: not now.
+            RateLimited: the caller has exceeded its rate.
             RpcError, UpstreamUnavailable: as of `located`.
         """
         try:
@@ -97,7 +97,7 @@ class Forwarder:
         """As `results.answers.missing`; counts against the caller's rate.
 
         Raises:
-            RateLimited: not now.
+            RateLimited: the caller has exceeded its rate.
         """
         await self._limiter.take(context.principal)
         return missing(self._pool, context, kind, name)

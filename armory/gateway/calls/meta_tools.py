@@ -46,7 +46,7 @@ class MetaTools:
         limiter: asked before anything is searched.
         answers: put results in the form that was asked for.
         changes: told when a session's list grows.
-        outcomes: told of answered queries.
+        outcomes: records answered queries.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class MetaTools:
 
         Raises:
             RpcError: an argument is missing or out of range.
-            RateLimited: not now.
+            RateLimited: the caller has exceeded a limit.
         """
         started = time.perf_counter()
         arguments = read_search(params)
@@ -114,7 +114,7 @@ class MetaTools:
 
         Raises:
             RpcError: an argument is missing or out of range.
-            RateLimited: not now.
+            RateLimited: the caller has exceeded a limit.
             BackendError: the model failed before anything was found.
         """
         started = time.perf_counter()

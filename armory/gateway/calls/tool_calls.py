@@ -52,7 +52,7 @@ from armory.tasks import step_by_step
 
 _FAILED = (UpstreamUnavailable, RateLimited, BackendError)
 _UNSENT = (UpstreamPaused, UpstreamOverloaded, RateLimited, BackendError)
-"""What the gateway says itself, in place of the tool."""
+"""Failures in the gateway, before the call was sent."""
 Renewed = Callable[[RequestContext, str], Awaitable[RequestContext]]
 
 
@@ -62,12 +62,12 @@ class ToolCalls:
     Args:
         pool: the upstream sessions.
         limiter: asked before a call is forwarded.
-        answers: put results in the client's names.
-        tasks: has room for the task that a call may make.
-        meta_tools: answer what is Armory's own.
-        outcomes: told of every call.
-        renewed: has the lists of one upstream fetched anew, and gives the request served from what
-            was served then.
+        answers: maps names in results to those that the client knows.
+        tasks: limits the tasks that calls may create.
+        meta_tools: answers calls of the gateway's own tools.
+        outcomes: records every call.
+        renewed: fetches the lists of one upstream anew; returns the request's context with the view
+            that has them.
     """
 
     def __init__(
@@ -94,15 +94,15 @@ class ToolCalls:
         """Answer `tools/call`.
 
         Args:
-            context: whose request it is.
+            context: the request.
             params: its parameters.
-            raising: raise what a call fails of without its tool having answered; otherwise that is
-                a result, too.
+            raising: whether a failure without an answer of the tool is raised; otherwise it becomes
+                a result with `isError`.
 
         Raises:
-            UnknownTool: no such tool for this caller, whether hidden or not there.
-            RpcError: parameters that do not fit.
-            UpstreamUnavailable, RateLimited, BackendError: where `raising`.
+            UnknownTool: the caller has no such tool: it is hidden, or does not exist.
+            RpcError: the parameters are invalid.
+            UpstreamUnavailable, RateLimited, BackendError: only with `raising`.
         """
         name = need_text(params, "name")
         searched = False
@@ -132,7 +132,7 @@ class ToolCalls:
                 return await self._forwarded(
                     context, record, params, searched=searched, raising=raising
                 )
-        except (RateLimited, BackendError) as error:  # refused here, which says nothing of the tool
+        except (RateLimited, BackendError) as error:  # refused by the gateway, not by the tool
             if raising:
                 raise
             return failed_call(error)
@@ -233,8 +233,8 @@ class ToolCalls:
     async def _again(
         self, context: RequestContext, record: ToolRecord, params: dict[str, Raw], refused: Reply
     ) -> Reply:
-        """The upstream refused our headers, perhaps because the tool has changed: list again, and
-        retry once if the headers differ then; else its refusal is the answer.
+        """Handle an upstream's refusal of our headers, perhaps because the tool has changed: list
+        again, and retry once if the headers differ then; otherwise return the refusal.
         """
         before = mirrored_headers(context.view.headers_of(record), params)
         context = await self._renewed(context, record.server)

@@ -53,8 +53,8 @@ class Changes:
         sees_whole: whether policy keeps nothing from a caller of what its endpoint has.
         may_read: whether policy lets a caller use the resource with that URI of a server.
         may_know: whether policy lets a caller know of a server.
-        on_dropped: told of each notification of a server that is meant for nobody in particular,
-            or came while too many were on their way.
+        on_dropped: called with the server of each notification that has no recipient, or that came
+            while too many were on their way.
 
     Attributes:
         resources: the resources that clients watch.

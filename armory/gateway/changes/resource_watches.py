@@ -25,7 +25,7 @@ MOST = 1_000
 _URI_CHARS = 8_192
 """The longest URI of one."""
 _ALL_CHARS = 64 << 20
-"""Of the URIs that all clients watch together; half of that of one caller's."""
+"""Characters of the URIs that all clients watch together; one caller's may have half of it."""
 OF_ONE_CALLER, OF_ONE_SESSION = 5_000, 10_000
 """Resources that all clients of one caller may watch, and different ones that may be watched behind
 one session of an upstream: each further one goes through them all, and a modern upstream is given
@@ -75,7 +75,7 @@ class ResourceWatches:
             InvalidRequest: it watches too many, this one's URI is too long, or all that are
                 watched take too much memory.
             Refused: the upstream said no.
-            UpstreamUnavailable: the upstream cannot be told.
+            UpstreamUnavailable: the upstream cannot be reached.
         """
         if (server, uri) in subscription.uris:
             return
@@ -118,7 +118,7 @@ class ResourceWatches:
 
         Raises:
             Refused: the upstream said no; the client hears nothing of it all the same.
-            UpstreamUnavailable: the upstream cannot be told.
+            UpstreamUnavailable: the upstream cannot be reached.
         """
         if (server, uri) not in subscription.uris:
             return

@@ -17,8 +17,8 @@ Tell = Callable[[Subscription], None]
 _AT_ONCE = 64
 _TURN_S = 0.001
 _LONG_S = 0.005
-"""So long one turn may take at most, but for the one who is told last: what differs for whoever has
-rules of its own may have to be found out first.
+"""Longest turn. Only its last client may exceed it: what changed for a client with rules of its own
+may have to be worked out first.
 """
 _WAITING = 64
 

@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any, cast
 
 _EXACT = 1 << 53
-"""Above this JSON's numbers are those of a double, as everywhere else."""
+"""Larger integers are rounded to a double, as JSON's numbers are elsewhere."""
 
 
 def canonical(value: Any) -> str:

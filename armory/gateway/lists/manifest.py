@@ -33,7 +33,7 @@ INDEX = "tools/manifest"
 DESCRIBE = "tools/describe"
 MAX_NAMES = 100
 _KEPT_BYTES = 16 << 20
-"""Of the entries that are kept: a title may have half a million characters."""
+"""Largest size of the cached entries: a title may have half a million characters."""
 _PLACE_BYTES = 500
 """What an entry takes beside its own bytes."""
 _AT_ONCE = 50
@@ -152,7 +152,7 @@ def _refuse(names: Iterable[str]) -> None:
     """Refuse unknown names of tools; hidden tools look like unknown ones.
 
     Raises:
-        RpcError: there are any.
+        RpcError: there are unknown names.
     """
     unknown = [*dict.fromkeys(names)]
     if unknown:

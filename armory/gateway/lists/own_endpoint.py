@@ -24,8 +24,8 @@ from armory.tasks import step_by_step
 _MOST = 20_000
 """Entries of one list that are checked; of a longer list nothing is shown."""
 _PIECE_BYTES, _ENTRY_BYTES = 16 * 1024, 256
-"""Of entries that are checked in one round of the event loop, and what each takes beside its own:
-to judge a long URI takes as long as many short ones."""
+"""Bytes of entries that are checked in one round of the event loop, and those that each entry
+counts for beside its own: checking one long URI takes as long as checking many short ones."""
 _CONTENTS = frozenset(("tools", "prompts", "resources", "groups"))
 """What a group has in it, as the draft knows it."""
 Members = dict[str, Raw]

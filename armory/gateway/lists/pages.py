@@ -24,7 +24,7 @@ def refuse_cursor(params: Mapping[str, Raw]) -> None:
     some clients begin, means the first page.
 
     Raises:
-        RpcError: there is one.
+        RpcError: the request has a cursor.
     """
     if "cursor" in params and bytes(memoryview(params["cursor"])) not in (b"null", b'""'):
         raise RpcError(

@@ -68,7 +68,7 @@ class ToolLists:
     Args:
         retriever: None: nothing is ever searched.
         limiter: asked before a query is answered.
-        outcomes: told of answered queries and of lists that were cut; knows who called what last.
+        outcomes: records answered queries and lists that were cut; knows each caller's last tool.
     """
 
     def __init__(self, retriever: Retriever | None, limiter: Limiter, outcomes: Outcomes) -> None:

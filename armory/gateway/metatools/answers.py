@@ -154,7 +154,7 @@ def as_text(structure: Mapping[str, Any]) -> str:
 
 def finding_structure(result: AgentResult) -> dict[str, Any]:
     """The `structuredContent` of an answer."""
-    told = result.as_json()
+    fields = result.as_json()
     return {
         "tools": [
             {
@@ -166,7 +166,7 @@ def finding_structure(result: AgentResult) -> dict[str, Any]:
             }
             for finding in result.tools
         ],
-        **{name: told[name] for name in _TOLD},
+        **{name: fields[name] for name in _TOLD},
     }
 
 

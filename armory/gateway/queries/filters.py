@@ -27,7 +27,7 @@ FILTER = "filter"
 MAX_PATTERNS = 64
 MAX_PATTERN_CHARS = 256
 _TEXT_CHARS = 8_192
-"""Of a name or URI that may match: while one is matched, nothing else runs."""
+"""Longest name or URI that can match a pattern: nothing else runs while one is matched."""
 _LITTLE = 50_000
 """Characters of patterns, times names, that are matched at once; more of them in a thread."""
 _PIECE = 500

@@ -74,7 +74,7 @@ def check_names(given: object, where: str) -> frozenset[str]:
     """A list of names from a JSON list (or a comma-separated string).
 
     Raises:
-        RpcError: something else.
+        RpcError: the value is no such list.
     """
     if isinstance(given, str):
         names = [part.strip() for part in given.split(",")]

@@ -32,7 +32,8 @@ from armory.threads import steps_for_callers
 _LARGE_BYTES = 256 * 1024
 """Longer results with links are rewritten in a thread."""
 _MANY_LINKS, _MANY_BYTES = 200, 16 * 1024
-"""Those from so many bytes on that have more links, too: each takes some microseconds."""
+"""Results with more links than this are rewritten in a thread as well, from this many bytes on:
+each link takes some microseconds."""
 _SAYS_WHEN = re.compile(r"\bagain (in|when)\b|\bbegins anew\b")
 """In a message that says when to come back."""
 
@@ -42,7 +43,7 @@ class Answers:
 
     Args:
         tasks: whose tasks are.
-        on_compacted: told of results that became smaller.
+        on_compacted: called for each result that became smaller.
     """
 
     def __init__(self, tasks: TaskOwnership, on_compacted: OnCompacted) -> None:

@@ -25,7 +25,7 @@ MEDIA_TYPE = "text/toon"
 _DECLINED = re.compile(r"q\s*=\s*0(\.0*)?")
 _TRUE = Raw(b"true")
 _BLOCKS = 1_000
-"""A result of more stays as it is: they would all be opened in one go."""
+"""A result with more blocks stays as it is: they would all be decoded in one go."""
 _THREAD_BYTES = 8_000
 """Above this, encoding is worth a thread of its own, so that the event loop goes on."""
 

@@ -25,8 +25,8 @@ _MOST = 1_000
 _AT_ONCE = 16
 """Values that are looked at in one round of the event loop."""
 _CHARS, _VARIABLES_MOST = 2_048, 32
-"""Of a template, and of what stands for a variable; variables in it. For each value all of it is
-written out twice."""
+"""Longest template and longest value of a variable; most variables of a template. The whole
+template is expanded twice for each value."""
 _EXPRESSION = re.compile(r"\{([+#./;?&]?)([^{}]*)\}")
 _MODIFIER = re.compile(r"\*|:[0-9]+")
 _SEPARATORS = {"": ",", "+": ",", "#": ",", ".": ".", "/": "/", ";": ";", "?": "&", "&": "&"}

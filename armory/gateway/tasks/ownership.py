@@ -38,7 +38,7 @@ from armory.protocol.rawjson import (
 _LISTED = 10_000
 """Tasks of an upstream's answer that are checked; of a longer answer none is shown."""
 _AT_ONCE = 100
-"""Of them in one round of the event loop."""
+"""Tasks that are checked in one round of the event loop."""
 _NO_ROOM = nullcontext()
 _RELATED = encode(RELATED_TASK)
 
@@ -175,7 +175,7 @@ def refuse_undeclared(context: RequestContext) -> None:
     """Refuse requests about tasks from a modern client that did not declare the extension.
 
     Raises:
-        RpcError: it did not.
+        RpcError: the client did not declare it.
     """
     if context.era == "modern" and not _declares(context.client.capabilities):
         needed = {"requiredCapabilities": {"extensions": {TASKS_EXTENSION: {}}}}

@@ -26,7 +26,7 @@ MOST_S = 7 * 86_400.0
 KEPT = 50_000
 NOBODY = "-"
 _RENEWED = 4
-"""A task is written again after one part in so many of its time to live."""
+"""A task is stored again after this part of its time to live: one in four."""
 
 
 class Store(Protocol):
@@ -147,7 +147,7 @@ class TaskRegister:
         """Write everything in memory to the store again: it was away, or has lost it.
 
         Raises:
-            BackendError: it failed.
+            BackendError: the store failed.
         """
         if self._store is None:
             return

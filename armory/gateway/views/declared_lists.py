@@ -24,15 +24,15 @@ from armory.gateway.views.list_changes import changed_lists
 from armory.gateway.views.view import View
 from armory.logger import Logger
 from armory.protocol.capabilities import EVERYTHING, HANDSHAKE, SHOWN_ALL, declaration
-from armory.threads import for_callers
+from armory.threads import for_callers_if
 
 _log = Logger(__name__)
 FETCH_S = 5.0
-"""How long a client's first listing waits for the lists of its kind; later it is told of them."""
+"""How long a client's first listing waits for the lists of its kind; those that come later are
+announced to it."""
 HURRY_S = 0.5
-"""The same for who has waited in vain lately: while many upstreams start, each listing would wait
-for those that came since the last one.
-"""
+"""The same after a listing waited in vain: while many upstreams start, each listing would wait for
+those that were added since the last one."""
 PAUSE_S = 30.0
 """Pause between two fetches from one upstream for clients of one kind."""
 AT_ONCE = 4
@@ -73,7 +73,7 @@ class DeclaredLists:
 
     Args:
         pool: lists as such a client would.
-        tell: told of (server, answers, list-changed methods) where lists differ.
+        tell: called with (server, answers, list-changed methods) where lists differ.
     """
 
     def __init__(self, pool: Pool, tell: Tell) -> None:
@@ -111,7 +111,7 @@ class DeclaredLists:
         self._known.clear()
 
     @property
-    def differ(self) -> bool:
+    def any_differ(self) -> bool:
         """Whether lists are known to differ for any client."""
         return bool(self._differing)
 
@@ -163,7 +163,7 @@ class DeclaredLists:
         if late and not hurry:
             self._in_vain[answers] = time.monotonic() + PAUSE_S
 
-    def held(self, answers: int, endpoint: Endpoint) -> list[DeclaredList]:
+    def lists_for(self, answers: int, endpoint: Endpoint) -> list[DeclaredList]:
         """The lists for such a client that replace the shared ones, by server."""
         if answers not in self._differing:
             return []
@@ -249,7 +249,7 @@ class DeclaredLists:
         if shared is None:
             return
         lists = replace(lists, groups=shared.groups)  # they are not looked at anew
-        lists, differs, changed = await for_callers(
+        lists, differs, changed = await for_callers_if(
             large((lists, shared)), _looked_at, lists, shared, held.lists
         )
         if not (differs or held.answers or held.beside is not None):
@@ -280,7 +280,7 @@ def _same(before: GatewaySettings, now: GatewaySettings, servers: Set[str]) -> S
 async def _differ(lists: ServerLists, others: ServerLists) -> bool:
     """Whether two lists differ, their groups apart."""
     lists = replace(lists, groups=others.groups)
-    return bool(await for_callers(large((lists, others)), changed_lists, lists, others))
+    return bool(await for_callers_if(large((lists, others)), changed_lists, lists, others))
 
 
 def _looked_at(

@@ -1,7 +1,7 @@
 """The cache of upstream lists that single principals have.
 
-Owns: what is kept of each, and the bounds on all of them: what was not used for longest is let go,
-and fetched again. Never imports a transport.
+Owns: the entries, and their limits: the least recently used ones are dropped, and fetched again
+when they are needed. Never imports a transport.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ from armory.tasks import Pauses
 from armory.threads import let_go
 
 ENTRIES = 10_000
-"""Lists that are kept, of whatever size: one that is everybody's takes 2 KiB."""
+"""Most entries, whatever their size: one with the shared lists takes 2 KiB."""
 OWN_BYTES = 32 << 20
-"""Size of all lists that are not everybody's, as they came; as objects they take four times it."""
+"""Largest size, as they came, of all entries that are not shared; as objects they take four times
+as much."""
 _LEFT = 0.875
-"""The share of it to which it is reduced at a time: to add all up takes milliseconds."""
+"""Share of `OWN_BYTES` that is left after trimming: adding all sizes up takes milliseconds."""
 _Place = tuple[str, str, int]
 SETTLE_S, _RESTLESS_S, _IDLE_S = 0.05, 1.0, 2.0
-"""How long announcements are collected: several tend to come together. Where they do not end, twice
-as long each time, up to the second where the lists differ and to the third where they do not.
+"""How long announcements of changes are collected, since several tend to come together: twice as
+long each time while they go on, up to the second value if the lists differed and the third if not.
 """
 
 
@@ -37,20 +38,21 @@ class HeldLists:
 
     Attributes:
         server: the upstream.
-        key: of the session that serves the owner (`Pool.key`).
-        owner: whose they are.
-        answers: what its client answers: an upstream may list by that, too.
-        capabilities: what that client declared; None: what `owner` did.
-        lists: None until they were fetched.
-        until: when they are to be fetched again, by the monotonic clock; 0: now.
-        own_bytes: size of those entries, as they came, that are not everybody's.
-        same: whether they are what everybody is shown, as far as they were had.
-        generation: another one for other lists.
-        failed: why they could not be had when they were last asked for; "": they could.
-        late: whether somebody was shown nothing in their place.
-        outdated: whether their owner logged in or out since: they are not shown any more.
-        task: fetches them.
-        pauses: before they are fetched again because they are said to have changed.
+        key: the key of the session that serves the owner (`Pool.key`).
+        owner: the principal, or the client, that sees them.
+        answers: the questions that its client answers (`protocol.capabilities`): the lists of an
+            upstream may depend on them.
+        capabilities: those that the client declared; None: those of `owner`.
+        lists: the lists; None until they were fetched.
+        until: when they are fetched again, by the monotonic clock; 0: now.
+        own_bytes: size, as they came, of the entries that are not shared with everybody.
+        same: whether the lists that were fetched equal the shared ones.
+        generation: a number that changes with the lists.
+        failed: why the latest attempt to fetch them failed; "": it did not.
+        late: whether a request was answered without them, because they were not there yet.
+        outdated: whether their owner has logged in or out since; then they are no longer shown.
+        task: the fetch under way.
+        pauses: how long to wait before they are fetched again after an announced change.
     """
 
     server: str
@@ -77,7 +79,7 @@ class ListStore:
         self._held: OrderedDict[_Place, HeldLists] = OrderedDict()
         self._by_key: dict[tuple[str, str], dict[int, HeldLists]] = {}
         self._by_client: dict[str, dict[_Place, None]] = {}
-        self._bytes = 0  # at most so many are held
+        self._bytes = 0  # an upper bound of all own_bytes
 
     def __len__(self) -> int:
         return len(self._held)
@@ -102,8 +104,8 @@ class ListStore:
         self._held.move_to_end((server, key, answers))
         return held
 
-    def reached(self, held: HeldLists, owner: Owner) -> None:
-        """Its owner asked again, perhaps by another client."""
+    def set_owner(self, held: HeldLists, owner: Owner) -> None:
+        """Record the owner as its latest request shows it: the client may be another one."""
         held.owner = owner
         self._note_client(held)
 
@@ -115,8 +117,8 @@ class ListStore:
             if _place(held) not in self._held:
                 self._put(held)
 
-    def left(self, session_id: str) -> list[HeldLists]:
-        """The entries that the client of a legacy session reached last; it has ended."""
+    def release_client(self, session_id: str) -> list[HeldLists]:
+        """Forget the client of an ended legacy session; returns the entries that it used last."""
         places = self._by_client.pop(session_id, {})
         found = [held for place in places if (held := self._held.get(place)) is not None]
         return [held for held in found if held.owner.session_id == session_id]
@@ -137,8 +139,8 @@ class ListStore:
         del alike[held.answers]
         if not alike:
             del self._by_key[held.server, held.key]
-        reached = self._by_client.get(held.owner.session_id or "", {})
-        reached.pop(_place(held), None)
+        of_client = self._by_client.get(held.owner.session_id or "", {})
+        of_client.pop(_place(held), None)
 
     def drop(self, held: HeldLists) -> None:
         """Delete an entry, and cancel its fetch."""
@@ -158,12 +160,12 @@ class ListStore:
         self._by_client.clear()
 
     def trim(self, taken: HeldLists | None = None) -> None:
-        """Evict the least recently used entries where all exceed `OWN_BYTES`, but not `taken`.
+        """Drop the least recently used entries if all together exceed `OWN_BYTES`.
 
         Lists that several entries share count once; entries that are being fetched stay.
 
         Args:
-            taken: alone has other lists than before; None: any may.
+            taken: the only entry whose lists have changed, which stays; None: any may have.
         """
         if taken is not None:
             self._bytes += taken.own_bytes

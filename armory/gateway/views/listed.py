@@ -21,7 +21,7 @@ JOINED_BYTES = 256 << 20
 """Joined lists that are kept: with packs every user may see another one."""
 ESTIMATED_ABOVE = 2_000
 _SAMPLE = 500
-"""Of longer lists this many tools serve to estimate the size."""
+"""Tools from which the size of a longer list is estimated."""
 _SIZES_KEPT = 10_000
 _Key = tuple[str, Form, str]
 

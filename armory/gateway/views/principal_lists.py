@@ -25,11 +25,11 @@ from armory.protocol.capabilities import answers_of
 from armory.protocol.link import Owner
 from armory.protocol.session_events import is_of_one_client
 from armory.security.policy import Policy
-from armory.threads import for_callers
+from armory.threads import for_callers_if
 
 _log = Logger(__name__)
 FETCH_S = 5.0
-"""How long a caller's first request waits for its lists; later its clients are told of them."""
+"""How long a caller's first request waits for its lists; those that come later are announced."""
 FRESH_S = 30.0
 """How long lists are taken for current, unless the upstream says that they changed."""
 RETRY_S = 5.0
@@ -40,22 +40,22 @@ Tell = Callable[[str, str, frozenset[str]], None]
 
 
 class PrincipalLists:
-    """The lists of single principals.
+    """The lists that upstreams show single principals.
 
     Args:
         pool: fetches lists on a caller's behalf.
-        tell: told of (server, session key, list-changed methods) where lists differ.
+        tell: called with (server, session key, list-changed methods) where lists differ.
 
     Attributes:
-        servers: upstreams whose lists are private, by the present snapshot.
+        servers: upstreams whose lists are private in the present snapshot.
     """
 
     def __init__(self, pool: Pool, tell: Tell) -> None:
         self._pool = pool
         self._tell = tell
         self.servers: frozenset[str] = frozenset()
-        self._own: dict[str, set[str]] = {}
-        self._differ: dict[str, dict[str, float]] = {}  # and when that was announced last
+        self._own: dict[str, set[str]] = {}  # servers by client session
+        self._separate: dict[str, dict[str, float]] = {}  # by principal, server: last announced at
         self._held = ListStore()
         self._policy = Policy()
         self._shared: Mapping[str, ServerLists] = {}
@@ -78,17 +78,17 @@ class PrincipalLists:
         own = ((session, of & servers.keys()) for session, of in self._own.items())
         self._own = {session: of for session, of in own if of}
         auto = view.settings.by_capabilities.keys() & servers.keys()
-        differ = (
+        separate = (
             (key, {server: at for server, at in of.items() if server in auto})
-            for key, of in self._differ.items()
+            for key, of in self._separate.items()
         )
-        self._differ = {key: of for key, of in differ if of}
+        self._separate = {key: of for key, of in separate if of}
         for held in self._held:
             private = held.server in self.servers or held.server in self._servers_of(held.owner)
             if held.server not in servers or not private:
                 self._held.drop(held)
                 continue
-            if held.key in self._differ and before.get(held.server) is not servers[held.server]:
+            if held.key in self._separate and before.get(held.server) is not servers[held.server]:
                 held.until = 0.0  # perhaps everybody has the same by now
             if held.lists is servers[held.server]:
                 held.own_bytes = 0
@@ -104,14 +104,15 @@ class PrincipalLists:
         """Whether there may be private lists: of any caller, of the client of this session, or of
         the principal with that key.
         """
-        return bool(self.servers) or session_id in self._own or principal in self._differ
+        return bool(self.servers) or session_id in self._own or principal in self._separate
 
-    def own(self, server: str, owner: Owner, view: View) -> None:
-        """The lists changed on a session that one client has to itself: from now on it sees those.
+    def separate_client(self, server: str, owner: Owner, view: View) -> None:
+        """Serve a client with the lists of its own session, which announced a change, instead of
+        the shared ones.
 
         Args:
             server: the upstream.
-            owner: the client.
+            owner: the client, which has the session to itself.
             view: what it was served from until now.
         """
         shared = view.catalog.servers.get(server)
@@ -124,9 +125,9 @@ class PrincipalLists:
         held.lists, held.own_bytes, held.generation = shared, 0, self._count
         self._refresh(held)
 
-    def differ(self, server: str, key: str, view: View) -> bool:
-        """The lists changed on a session that all clients of one principal share: from now on they
-        see those, until the lists equal the shared ones again.
+    def separate_principal(self, server: str, key: str, view: View) -> bool:
+        """Serve the clients of one principal, who share a session that announced a change, with the
+        lists of that session until these equal the shared ones again.
 
         Args:
             server: the upstream.
@@ -134,14 +135,14 @@ class PrincipalLists:
             view: what they were served from until now.
 
         Returns:
-            Whether that is news: nobody has been told yet that they see something else.
+            Whether it is news: their clients have not been notified yet of different lists.
         """
         auto = view.settings.by_capabilities.keys() & view.catalog.servers.keys() - self.servers
         if not key or is_of_one_client(key) or server not in auto:  # the gateway's own
             return False
-        if key not in self._differ and len(self._differ) >= ENTRIES:
-            del self._differ[next(iter(self._differ))]
-        of = self._differ.setdefault(key, {})
+        if key not in self._separate and len(self._separate) >= ENTRIES:
+            del self._separate[next(iter(self._separate))]
+        of = self._separate.setdefault(key, {})
         news = server not in of
         of[server] = time.monotonic()
         return news
@@ -150,10 +151,10 @@ class PrincipalLists:
         own = self._own.get(owner.session_id) if owner.session_id is not None else None
         servers = self.servers | own if own else self.servers
         key = owner.principal.key
-        differ = self._differ.get(key)
-        if not differ:
+        separate = self._separate.get(key)
+        if not separate:
             return servers
-        return servers | {server for server in differ if self._key(server, owner) == key}
+        return servers | {server for server in separate if self._key(server, owner) == key}
 
     async def prepare(
         self,
@@ -171,8 +172,8 @@ class PrincipalLists:
         """
         now = time.monotonic()
         waits: dict[asyncio.Task[None], HeldLists] = {}
-        for held in self.held(owner, endpoint, answers):
-            self._held.reached(held, owner)  # its access token may be newer
+        for held in self.lists_for(owner, endpoint, answers):
+            self._held.set_owner(held, owner)  # its access token may be newer
             held.capabilities = capabilities
             missing = held.lists is None or held.outdated
             first = missing and held.task is not None and not held.task.done()
@@ -187,7 +188,7 @@ class PrincipalLists:
             for held in waits.values():
                 held.late = held.lists is None
 
-    def held(self, owner: Owner, endpoint: Endpoint, answers: int = 0) -> list[HeldLists]:
+    def lists_for(self, owner: Owner, endpoint: Endpoint, answers: int = 0) -> list[HeldLists]:
         """The private lists of a caller at an endpoint, in the order of the servers' names."""
         servers = self._servers_of(owner)
         if endpoint.transparent:
@@ -219,10 +220,10 @@ class PrincipalLists:
                 self._refresh(held, announced=True)
 
     def on_login(self, concerns: Callable[[str, str], bool]) -> None:
-        """Somebody logged in or out, and is offered other lists from now on.
+        """Fetch the lists of somebody who logged in or out anew.
 
         Args:
-            concerns: whether it is about this upstream and person.
+            concerns: whether lists of this upstream and person are affected.
         """
         for held in self._held:
             if concerns(held.server, held.owner.principal.person):
@@ -230,11 +231,11 @@ class PrincipalLists:
                 self._refresh(held)
 
     def release(self, session_id: str) -> None:
-        """A legacy session ended: forget what was fetched for it alone, and of the rest how its
-        client was reached, with which would stay all that the session keeps.
+        """A legacy session ended: forget the lists that were fetched for it alone, and remove its
+        client from the others, since a reference to it would keep the whole session in memory.
         """
         self._own.pop(session_id, None)
-        for held in self._held.left(session_id):
+        for held in self._held.release_client(session_id):
             owner = held.owner
             if held.key != owner.principal.key:
                 self._held.drop(held)
@@ -271,12 +272,12 @@ class PrincipalLists:
                 return
             before = held.lists
             shared, latest = self._shared.get(held.server), self._latest.get(held.server)
-            lists, held.own_bytes, changed, held.same = await for_callers(
+            lists, held.own_bytes, changed, held.same = await for_callers_if(
                 large((lists,)), _looked_at, lists, before, shared, latest
             )
             self._held.move(held, self._key(held.server, held.owner))
             self._take(held, lists, changed, first=before is None)
-            self._differs_no_more(held)
+            self._rejoin(held)
             held.pauses.done(news=bool(changed))
             if held.until:
                 ttls = [ttl for ttl, _ in lists.cache.values()]
@@ -298,18 +299,18 @@ class PrincipalLists:
         self._latest[held.server] = lists
         self._held.trim(held)
 
-    def _differs_no_more(self, held: HeldLists) -> None:
+    def _rejoin(self, held: HeldLists) -> None:
         """Serve a principal with the shared lists again if its sessions list the same, once a
         session that listed something else has become idle without being asked again.
         """
         server, key = held.server, held.key
-        of = self._differ.get(key, {})
+        of = self._separate.get(key, {})
         if server not in of or time.monotonic() - of[server] < AWAITED_S:
             return
         if all(it.same for it in self._held.of(server, key)):
             del of[server]
             if not of:
-                del self._differ[key]
+                del self._separate[key]
 
 
 def _private(lists: ServerLists) -> bool:

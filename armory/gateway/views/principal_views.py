@@ -33,9 +33,8 @@ from armory.threads import for_callers
 VIEWS = 64
 VIEW_TOOLS, OWN_TOOLS = 4_000, 2_000
 VIEW_BYTES, OWN_BYTES = 4 << 20, (32 << 20) // VIEWS
-"""A view takes one place of `VIEWS`, and one more for each so many tools or bytes, and for each so
-many that only it has.
-"""
+"""A view takes one place of `VIEWS`, and a further one for each `VIEW_TOOLS` tools or `VIEW_BYTES`
+bytes of it, and for each `OWN_TOOLS` or `OWN_BYTES` that only it has."""
 EXTRA, EXTRA_BYTES = 5_000, 32 << 20
 """How many tools that only some callers have are searched, and their size as they came."""
 R = TypeVar("R", ToolRecord, ListedRecord)
@@ -203,12 +202,12 @@ class PrincipalViews:
         missing: dict[str, str] = {}
         own: set[str] = set()
         own_bytes = 0
-        for held in self._lists.held(owner, endpoint, answers & ~HANDSHAKE):
+        for held in self._lists.lists_for(owner, endpoint, answers & ~HANDSHAKE):
             shared = base.catalog.servers.get(held.server)
             if shared is None:
                 continue
             if held.lists is None and held.server not in self._lists.servers:
-                continue  # until they were had, it is shown what everybody like it is
+                continue  # until they are fetched, it gets the lists of clients like it
             own.add(held.server)
             if held.lists is shared:
                 continue
@@ -220,7 +219,7 @@ class PrincipalViews:
             lists[held.server] = held.lists or replace(
                 shared, tools=(), prompts=(), resources=(), templates=(), skills=()
             )
-        for alike in self._declared.held(answers, endpoint):
+        for alike in self._declared.lists_for(answers, endpoint):
             if alike.server not in own and alike.lists is not None:
                 parts.append((alike.server, alike.key, alike.generation, ""))
                 lists[alike.server] = alike.lists
@@ -233,7 +232,7 @@ class PrincipalViews:
 
     async def _make_beside(self, made: _Made, wanted: _Wanted) -> PrincipalView:
         try:
-            view, extra = await for_callers(True, self._make, wanted, made.base)
+            view, extra = await for_callers(self._make, wanted, made.base)
         finally:
             del made.making[wanted.parts]
         return self._keep(made, wanted, view, extra)

@@ -21,7 +21,7 @@ _OUT = object()
 _FEW_VALUES = 2_000
 """Values of a schema that are looked at, which takes less than a millisecond."""
 _DIGITS = 9
-"""Of places in lists."""
+"""Most digits of a position in a list."""
 _Mend = Callable[[Any], Any]
 """Gives a value as it may be listed: the very value where nothing is wrong, or `_OUT`."""
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)", re.ASCII)

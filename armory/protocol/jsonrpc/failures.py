@@ -14,9 +14,9 @@ from armory.protocol.codes import INTERNAL_ERROR
 from armory.protocol.rawjson import NULL, excerpt, pack, text_or_none, value
 
 _DATA_BYTES = 64 * 1024
-"""Of an error; what the gateway looks for in it is short."""
+"""Largest data of an error that is decoded; what the gateway looks for in it is short."""
 _MESSAGE_CHARS = 4_000
-"""Of an error that is told further, in logs and in a status; the error itself passes as it is."""
+"""Characters of an error's message in logs and statuses; the error itself passes unchanged."""
 _CODES = 1 << 53
 """Codes are smaller: larger ones are thousands of digits, perhaps."""
 

@@ -80,7 +80,7 @@ def decode(body: bytes | Raw) -> Message:
     """Decode one message; a byte order mark, which some programs write first, is skipped.
 
     Raises:
-        Malformed: it is none.
+        Malformed: the data is no message.
     """
     data = body if type(body) is bytes else bytes(memoryview(body))
     try:
@@ -103,7 +103,7 @@ def decoding(body: bytes | Raw) -> Generator[None, None, Message]:
     """As `decode`, for a large message, in steps.
 
     Raises:
-        Malformed: it is none.
+        Malformed: the data is no message.
     """
     if bytes(memoryview(body)[: len(BOM)]) == BOM:
         body = bytes(memoryview(body)[len(BOM) :])

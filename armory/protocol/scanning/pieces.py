@@ -19,7 +19,7 @@ PIECE_BYTES = 64 * 1024
 _BETWEEN_OBJECTS, _BETWEEN_TEXTS = (b"},{", b"}, {"), (b'","', b'", "')
 _ARRAY = ord("[")
 _NEAR_BYTES = 4 * 1024
-"""Within so many most items end."""
+"""Most items end within so many bytes."""
 _MISSES = 200
 """Attempts at splitting a long array that end inside an item, before item ends are looked for."""
 

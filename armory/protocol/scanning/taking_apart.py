@@ -25,9 +25,9 @@ from armory.protocol.scanning.values import (
 )
 
 MOST_MEMBERS = 500
-"""Of a long object: with more it would be decoded into tens of times its size. The objects of the
-protocol have a dozen members; what clients and tools send each other is not decoded.
-"""
+"""Most members of a long object: with more, decoding it would take tens of times its size. The
+objects of the protocol have a dozen members; what clients and tools send each other is not
+decoded."""
 _SHORT_MEMBER = re.compile(
     rb'"([\x20\x21\x23-\x5b\x5d-\x7e]{0,100}+)"[ \t\r\n]{0,100}+:[ \t\r\n]{0,100}+'
     rb'("[\x20\x21\x23-\x5b\x5d-\x7e]{0,100}+"|-?(?:0|[1-9]\d{0,14}+)|true|false|null|\[\]|{})'
@@ -196,7 +196,7 @@ def _ended(view: memoryview, at: int, closing: int) -> Generator[None, None, Non
     """Check that nothing follows `at`.
 
     Raises:
-        msgspec.DecodeError: it does not.
+        msgspec.DecodeError: something follows.
     """
     if view[at] != closing or (yield from run_end(SPACES, view, at + 1)) != len(view):
         raise msgspec.DecodeError("JSON is malformed: expected ',' or the end")

@@ -40,7 +40,8 @@ _DIGITS = re.compile(rb"[0-9]*+")
 SPACES = re.compile(rb"[ \t\r\n]*+")
 _SPACE = b" \t\r\n"
 _LEFT_OF_RUN = 2
-"""Of digits or spaces that are left out; behind a leading 0 more of them are as wrong as one."""
+"""Digits or spaces that stay of a run that is left out. Two are enough: several digits behind a
+leading 0 are as invalid as one."""
 
 _Rest = Callable[[memoryview, int, int], Generator[None, None, int]]
 _T = TypeVar("_T")

@@ -27,7 +27,7 @@ _AGAIN_S = 5.0
 """How long a store that failed is not asked again."""
 _STORED_S = 86_400.0
 _KEPT_CHARS = 500
-"""Of a text that is itself the key of its vector in memory; of a longer one its digest is."""
+"""Longest text that is itself the key of its vector in memory; of a longer text the digest is."""
 
 
 class ByteStore(Protocol):

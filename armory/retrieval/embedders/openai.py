@@ -44,7 +44,8 @@ _MAX_TOKENS = 250_000
 _FIRST_WAIT_S = 0.5
 _LONGEST_WAIT_S = 20.0
 _OTHER_BYTES, _NUMBER_BYTES = 1 << 20, 32
-"""Of an answer: beside its vectors; of each of their numbers where those are written out."""
+"""Most bytes of an answer beside its vectors, and of each number of a vector that is written
+out."""
 _NOT_FOUND = "; check the model's name, and whether the URL is to end in /v1"
 _OPENAI = "https://api.openai.com/v1"
 """Said to the client, which would else go by OPENAI_BASE_URL."""

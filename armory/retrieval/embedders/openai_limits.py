@@ -20,7 +20,7 @@ TOO_MUCH = (400, 413, 422)
 """HTTP statuses of requests that ask for too much, or are refused for another reason."""
 _TEXT_TOKENS = 8_000
 _FEWEST_TOKENS = 100
-"""A text of no more is refused for another reason than its length."""
+"""A text of at most this length is refused for another reason than its length."""
 
 
 class RequestRefused(BackendError):

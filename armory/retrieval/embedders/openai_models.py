@@ -23,7 +23,7 @@ def dimension_of(model: str, wanted: int | None) -> int:
         wanted: as configured; None: the model's own.
 
     Raises:
-        ConfigError: nobody says it.
+        ConfigError: the length is neither known nor configured.
     """
     if wanted is not None:
         return wanted

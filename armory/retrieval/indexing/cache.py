@@ -24,9 +24,9 @@ _log = Logger(__name__)
 _CHUNK = 500
 _LIMIT_BYTES = 4 * 1024**3
 _HELD_BYTES = 512 * 1024**2
-"""Of vectors that memory holds where there is no file: definitions may change without end."""
+"""Most bytes of vectors in memory where there is no file: definitions may change without end."""
 _ENTRY_BYTES = 500
-"""Of an entry beside its vector's components."""
+"""Bytes of an entry beside the components of its vector."""
 AGAIN_S = 60.0
 """Seconds until an unusable file is tried again: the disk may have room by then."""
 _SCHEMA = """

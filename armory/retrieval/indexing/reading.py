@@ -59,7 +59,7 @@ class Reader:
         """The document of a tool that was read.
 
         Raises:
-            KeyError: it was not.
+            KeyError: the tool was not read.
         """
         return self._documents[name][1]
 

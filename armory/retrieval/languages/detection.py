@@ -1,6 +1,6 @@
 """Detects the language of a text, among those with a glossary.
 
-Owns: the scripts, and telling a language by the words that its glossary has. Never imports
+Owns: the scripts, and recognizing a language by the words that its glossary has. Never imports
 embedders, indexes or rankers.
 """
 
@@ -15,19 +15,20 @@ from armory.retrieval.languages.glossary import Glossary, glossary
 from armory.retrieval.lexical.spelling import LEAST_CHARS, is_english, is_foreign
 from armory.retrieval.lexical.text import STOP_WORDS, fold
 
-#: Of the first words of a text in another language one in so many at least is no English one.
+#: A text counts as English if fewer than one in so many of its first words is no English word.
 _STRANGE = 4
-#: Words that tell what language a text is of: long ones, and those of other letters.
+#: Words that reveal the language of a text: long ones, and those in other letters.
 _TELLING = re.compile(r"[^\W\d_]{4,}+|(?:(?![\x00-\x7f])[^\W\d_])++")
+#: Words at the beginning of a text that are looked at.
 _FIRST = 14
-#: Of a text so short, so many small words that are no English ones tell as well, if they are half
-#: of it: "wer ist online?".
+#: In a text of at most so many characters, at least so many small words that are no English ones
+#: reveal the language as well, if they are half of its words: "wer ist online?".
 _SHORT_CHARS, _SMALL_WORDS = 60, 2
 _LETTERS = re.compile(r"[^\W\d_]++")
-#: So many small English words make a text with other letters in it an English one.
+#: Small English words that make a text with other letters in it an English one.
 _SMALL = 2
 _WORD = re.compile(r"[A-Za-z]++")
-#: English words that are too short to stand in the list of those that are spelt right.
+#: English words that are too short for the list of correct spellings.
 _SHORT_WORDS = """
 act add age ago ahead air api app art ask bad bag bar bed bet big bit box boy bug bus buy car cat
 cup cut day dog dry due ear eat egg end eye far fee few fit fix fly fun gas go gym hit hot job key
@@ -36,7 +37,7 @@ one pay pen pet pie put raw red rid row run sad sat saw say sea see set sex six 
 tax tea ten tie tip top toy try tv two url usd van vet wet win won yes yet zip zoo
 """
 _SHORT = frozenset(_SHORT_WORDS.split())
-#: How a sentence ends, what may stand before the next, and how many characters are looked at.
+#: How a sentence ends, what may open the next one, and how many characters are looked at for both.
 _SENTENCE = ".!?:\n"
 _OPENING = " \"'(\u2018\u201c\u201e\u00ab\u00bf\u00a1"
 _BEFORE = 4
@@ -50,18 +51,24 @@ class Script(NamedTuple):
     languages: Sequence[str]
 
 
-#: Of those that a text has letters of the first counts; Japanese has Chinese ones as well.
+#: A text has the first script of which it has a letter; Japanese has Chinese letters as well.
 SCRIPTS = (
-    Script(re.compile(r"[\u3040-\u30ff]"), False, ("ja",)),
-    Script(re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]"), False, ("zh",)),
-    Script(re.compile(r"[\uac00-\ud7a3]"), True, ("ko",)),
-    Script(re.compile(r"[\u0600-\u06ff]"), True, ("ar",)),
-    Script(re.compile(r"[\u0404\u0406\u0407\u0454\u0456\u0457\u0490\u0491]"), True, ("uk",)),
-    Script(re.compile(r"[\u0400-\u04ff]"), True, ("ru", "uk")),
+    Script(re.compile(r"[\u3040-\u30ff]"), spaced=False, languages=("ja",)),
+    Script(
+        re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]"), spaced=False, languages=("zh",)
+    ),
+    Script(re.compile(r"[\uac00-\ud7a3]"), spaced=True, languages=("ko",)),
+    Script(re.compile(r"[\u0600-\u06ff]"), spaced=True, languages=("ar",)),
+    Script(
+        re.compile(r"[\u0404\u0406\u0407\u0454\u0456\u0457\u0490\u0491]"),
+        spaced=True,
+        languages=("uk",),
+    ),
+    Script(re.compile(r"[\u0400-\u04ff]"), spaced=True, languages=("ru", "uk")),
     Script(
         re.compile(r"[A-Za-z\u00c0-\u024f\u1ea0-\u1ef9]"),
-        True,
-        ("de", "es", "fr", "hu", "it", "nl", "pl", "pt", "cs", "id", "tr", "vi"),
+        spaced=True,
+        languages=("de", "es", "fr", "hu", "it", "nl", "pl", "pt", "cs", "id", "tr", "vi"),
     ),
 )
 
@@ -76,74 +83,79 @@ def script_of(text: str) -> Script:
 
 
 def has_english(text: str) -> bool:
-    """Whether English stands around what has other letters in a text, not a few terms among it."""
+    """Whether a text with other letters is English around them, beyond a few English terms."""
     small = (word[0].lower() in STOP_WORDS for word in _WORD.finditer(text))
     return sum(islice(filter(None, small), _SMALL)) == _SMALL
 
 
 def glossary_for(text: str, found: Sequence[re.Match[str]], script: Script) -> Glossary | None:
-    """That of the language that has most of a text's first words; None where they are English.
+    """The glossary of the language of a text, judged by its first words; None: it is English.
 
     Args:
         text: the text.
         found: its words.
-        script: whose languages there are to choose from.
+        script: its script, whose languages are the candidates.
     """
     found = found[:_FIRST]
     words = [word[0].casefold() for word in found]
-    own = [*map(is_own, words)]
-    strange = [
-        not mine and (len(word) >= LEAST_CHARS or not word.isascii())
-        for word, mine in zip(words, own, strict=True)
+    english = [*map(is_english_word, words)]
+    foreign = [
+        not own and (len(word) >= LEAST_CHARS or not word.isascii())
+        for word, own in zip(words, english, strict=True)
     ]
-    small = _small(text, words, own)
+    small = _small(text, words, english)
     names = names_in(text, found)
-    # English words tell against a language of the same letters, and so do strange ones that it has
-    # not; names do not
+    # English words speak against a language of the same letters, and so do foreign ones that its
+    # glossary lacks; names do not
     against = [
-        (mine or odd) and not name and (script is LATIN or not word.isascii())
-        for name, mine, odd, word in zip(names, own, strange, words, strict=True)
+        (own or other) and not name and (script is LATIN or not word.isascii())
+        for name, own, other, word in zip(names, english, foreign, words, strict=True)
     ]
     best, most = None, 0
-    for known in map(glossary, script.languages):
-        heard = [True] * len(words) if known.capital_nouns else [not name for name in names]
-        knows = [it and known.knows(word) for it, word in zip(heard, words, strict=True)]
-        surplus = sum(not own[i] if it else -against[i] for i, it in enumerate(knows))
-        telling = [words[i] for i, it in enumerate(knows) if it and strange[i]]
-        tiny = {words[i] for i, it in enumerate(knows) if it and small[i]}
+    for candidate in map(glossary, script.languages):
+        counts = [candidate.capital_nouns or not name for name in names]
+        knows = [count and candidate.knows(word) for count, word in zip(counts, words, strict=True)]
+        surplus = sum(not english[i] if known else -against[i] for i, known in enumerate(knows))
+        telling = [words[i] for i, known in enumerate(knows) if known and foreign[i]]
+        tiny = {words[i] for i, known in enumerate(knows) if known and small[i]}
         if len(tiny) >= max(_SMALL_WORDS, len(words) / 2):
             telling += tiny
-        # as much of either is enough for a word that accents aside is no English one: wetter berlin
-        even = surplus == most and best is None and not all(is_own(fold(it)) for it in telling)
-        if telling and (surplus > most or even):
-            best, most = known, surplus
+        # a tie is enough with a word that is no English one even without its accents: wetter berlin
+        tie = (
+            surplus == most
+            and best is None
+            and not all(is_english_word(fold(word)) for word in telling)
+        )
+        if telling and (surplus > most or tie):
+            best, most = candidate, surplus
     return best
 
 
-def _small(text: str, words: Sequence[str], own: Sequence[bool]) -> list[bool]:
-    """Which words are small ones that tell the language of a short text; none where too few do."""
+def _small(text: str, words: Sequence[str], english: Sequence[bool]) -> list[bool]:
+    """Which words are small ones that reveal the language of a short text; none if too few are."""
     if len(text) > _SHORT_CHARS:
         return [False] * len(words)
     found = [
-        not mine and 1 < len(word) < LEAST_CHARS for word, mine in zip(words, own, strict=True)
+        not own and 1 < len(word) < LEAST_CHARS for word, own in zip(words, english, strict=True)
     ]
     enough = sum(found) >= max(_SMALL_WORDS, len(words) / 2)
     return found if enough else [False] * len(words)
 
 
 def looks_english(text: str) -> bool:
-    """Whether hardly any of the first words of a text is no English one; quick."""
+    """Whether nearly all of the first words of a text are English; quick."""
     if len(text) <= _SHORT_CHARS:
         words = [word[0].casefold() for word in _LETTERS.finditer(text)]
-        if any(_small(text, words, [len(word) >= LEAST_CHARS or is_own(word) for word in words])):
+        english = [len(word) >= LEAST_CHARS or is_english_word(word) for word in words]
+        if any(_small(text, words, english)):
             return False
     first = [word[0].casefold() for word in islice(_TELLING.finditer(text), _FIRST)]
-    strange = sum(not is_own(word) for word in first)
+    strange = sum(not is_english_word(word) for word in first)
     return _STRANGE * strange < max(len(first), 1)
 
 
-def is_own(word: str) -> bool:
-    """Whether a case folded word is an English one; one with an accent is not."""
+def is_english_word(word: str) -> bool:
+    """Whether a case-folded word is English; a word with an accent is not."""
     if not word.isascii():
         return False
     if word in STOP_WORDS or word in _SHORT:
@@ -152,7 +164,7 @@ def is_own(word: str) -> bool:
 
 
 def names_in(text: str, found: Sequence[re.Match[str]]) -> list[bool]:
-    """Which words of a text begin with a capital, but no sentence; none where all are capitals."""
+    """Which words begin with a capital and no sentence; none of a text all in capitals."""
     if text.isupper():
         return [False] * len(found)
     return [word[0][0].isupper() and not _begins_sentence(text, word.start()) for word in found]

@@ -21,7 +21,7 @@ from armory.retrieval.languages.detection import (
     Script,
     glossary_for,
     has_english,
-    is_own,
+    is_english_word,
     looks_english,
     names_in,
     script_of,
@@ -133,7 +133,7 @@ def _known_by(known: Glossary, text: str, found: Sequence[re.Match[str]]) -> lis
 
 def _is_english(known: Glossary, word: str) -> bool:
     """Whether a word is English rather than one inflected: checkout, in spite of `checken`."""
-    return is_own(word) and not known.has_stem(word)
+    return is_english_word(word) and not known.has_stem(word)
 
 
 def _together(text: str, found: Sequence[re.Match[str]], at: int) -> int:

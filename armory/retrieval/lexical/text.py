@@ -51,7 +51,8 @@ able help give show find assist currently via
 _KEPT = 20_000
 """Words whose terms are cached, 0.5 KB each."""
 KEPT_CHARS = 64
-"""Of a word of which anything is cached: a query may be a single one of thousands."""
+"""Longest word for which anything is cached: a query may be a single one of thousands of
+characters."""
 STOP_WORDS = frozenset(_STOP.split())
 
 

@@ -78,7 +78,7 @@ def folder_of(folder: Any) -> Path | None:
     """A folder, or None for none.
 
     Raises:
-        ConfigError: no path.
+        ConfigError: the value is no path.
     """
     if folder is None:
         return None
@@ -119,7 +119,7 @@ def number(name: str, value: Any, least: float, most: float) -> float | None:
     """A number within bounds, or None for none.
 
     Raises:
-        InvalidRequest: anything else.
+        InvalidRequest: the value is no number, or out of bounds.
     """
     if value is None:
         return None
@@ -169,7 +169,7 @@ def handles_of(handles: Any) -> Mapping[str, Any]:
     """What runs the tools of a saved folder, by identifier; none without any.
 
     Raises:
-        InvalidRequest: no mapping.
+        InvalidRequest: the value is no mapping.
     """
     if handles is not None and not isinstance(handles, Mapping):
         raise InvalidRequest(

@@ -127,7 +127,7 @@ class ToolMemory:
         """The tool with this identifier.
 
         Raises:
-            UnknownTool: there is none.
+            UnknownTool: there is no such tool.
             InvalidRequest: the identifier is not a string.
         """
         return self._memory.get(identifier)

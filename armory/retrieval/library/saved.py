@@ -30,11 +30,11 @@ def content_of(tools: Iterable[Tool]) -> bytes:
 
 
 def _entry(tool: Tool) -> str:
-    told = tool.to_json()
+    definition = tool.to_json()
     try:
-        return json.dumps(told)
+        return json.dumps(definition)
     except (TypeError, ValueError, RecursionError) as error:
-        member = next((name for name, value in told.items() if not _is_json(value)), "a part")
+        member = next((name for name, value in definition.items() if not _is_json(value)), "a part")
         raise InvalidRequest(
             f"tool {tool.identifier!r} cannot be saved: its {member} is no JSON: {error}",
             parameter=member,

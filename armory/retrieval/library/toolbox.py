@@ -267,8 +267,8 @@ def _tool_of_pair(given: tuple[Any, ...]) -> Tool:
     """A tool from (identifier, its JSON)."""
     if len(given) != 2 or not isinstance(given[0], str) or not isinstance(given[1], Mapping):
         raise InvalidRequest("a tuple that stands for a tool is (identifier, mapping)")
-    identifier, told = given[0], as_mcp(cast("Mapping[str, Any]", given[1]))
-    return tool_of_json({"name": identifier, **told, "identifier": identifier})
+    identifier, definition = given[0], as_mcp(cast("Mapping[str, Any]", given[1]))
+    return tool_of_json({"name": identifier, **definition, "identifier": identifier})
 
 
 def tool_of_json(given: Mapping[str, Any]) -> Tool:

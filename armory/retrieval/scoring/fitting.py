@@ -98,6 +98,25 @@ def fit_linear(
         target[-1] = prior.bias + float(start @ centre)
     else:
         penalty[-1] = 1e-6
+    beta = _newton(design, y, weight, target, penalty)
+    weights = beta[:-1] / spread * live
+    bias = float(beta[-1] - weights @ centre)
+    return Linear({n: float(v) for n, v in zip(names, weights, strict=True) if v}, bias)
+
+
+def _newton(
+    design: Doubles, y: Doubles, weight: Doubles, target: Doubles, penalty: Doubles
+) -> Doubles:
+    """(f,) the coefficients that minimise the weighted log-loss plus
+    `penalty / 2 * (beta - target) ** 2`.
+
+    Args:
+        design: (n, f) signals.
+        y: (n,) 0 or 1 (or shares between).
+        weight: (n,) of the rows, >= 0.
+        target: (f,) where the coefficients are drawn to, and the start.
+        penalty: (f,) how strongly, > 0.
+    """
     beta = target.copy()
     for _ in range(_STEPS):
         p = 1 / (1 + np.exp(-np.clip(design @ beta, -30, 30)))
@@ -107,12 +126,11 @@ def fit_linear(
         beta -= np.clip(step, -4, 4)
         if np.abs(step).max() < 1e-4:
             break
-    weights = beta[:-1] / spread * live
-    bias = float(beta[-1] - weights @ centre)
-    return Linear({n: float(v) for n, v in zip(names, weights, strict=True) if v}, bias)
+    return beta
 
 
 def _stack(parts: Sequence[Observations], names: Sequence[str]) -> Doubles:
+    """(n, f) the named signals of all candidates of all parts."""
     blocks: list[Doubles] = []
     for part in parts:
         columns = [
@@ -126,6 +144,7 @@ def _stack(parts: Sequence[Observations], names: Sequence[str]) -> Doubles:
 
 
 def _weights(parts: Sequence[Observations]) -> Doubles:
+    """(n,) of all candidates: each part's weight divided evenly among its own."""
     return np.concatenate(
         [np.full(p.wanted.size, p.weight / max(len(p), 1) / p.wanted.shape[1]) for p in parts]
     )
@@ -149,7 +168,16 @@ def fit_steps(
     ridge: float = 5.0,
     prior: Calibration | None = None,
 ) -> tuple[Linear, Linear]:
-    """Both steps over queries that want a tool."""
+    """Fit both steps of the score over the queries that want a tool.
+
+    Args:
+        parts: the observations.
+        first: names of the signals of the first step.
+        second: names of the signals of the second step.
+        ridge: as of `fit_linear`.
+        prior: its first step is kept, and its second is the prior of the new one; None: both are
+            fitted without a prior.
+    """
     parts = [p.only(p.relevant > 0) for p in parts]
     y = np.concatenate([p.wanted.ravel() for p in parts]).astype(np.float64)
     weight = _weights(parts)

@@ -17,7 +17,7 @@ LEAST_COST = 500
 ROOM = 32_000
 """Characters that are searched for at a time; more would only slow all of them down."""
 CALLERS_ROOM = 16_000
-"""The same for one caller, so that others find room at once."""
+"""The same for one caller, so that there is room for others at once."""
 _RETRY_AFTER_S = 1.0
 
 

@@ -150,10 +150,12 @@ def check_query(query: Query) -> None:
 
 def subquery_texts(texts: Sequence[str]) -> list[SubqueryText]:
     """The whole texts in order, then their clauses; at most twelve, but every whole text."""
-    parts = [SubqueryText(text, i, True, Passage(text)) for i, text in enumerate(texts)]
+    parts = [
+        SubqueryText(text, i, whole=True, passage=Passage(text)) for i, text in enumerate(texts)
+    ]
     for i, text in enumerate(texts):
         parts += [
-            SubqueryText(text[slice(*span)], i, False, Passage(text, span))
+            SubqueryText(text[slice(*span)], i, whole=False, passage=Passage(text, span))
             for span in clauses(text)
         ]
     return parts[: max(MAX_SUBQUERIES, len(texts))]
@@ -164,7 +166,7 @@ def implied_texts(texts: Sequence[str]) -> list[SubqueryText]:
     found: dict[str, SubqueryText] = {}
     for i, text in enumerate(texts):
         for act in implied(text):
-            found.setdefault(act, SubqueryText(act, i, False, Passage(act)))
+            found.setdefault(act, SubqueryText(act, i, whole=False, passage=Passage(act)))
     return list(found.values())
 
 

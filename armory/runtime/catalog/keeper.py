@@ -34,7 +34,8 @@ SETTLE_S = 0.02
 FIRST_INDEX_S, INDEX_S = 20.0, 3.0
 """How long the first snapshot waits until its tools are searchable, and each later one."""
 SHRUNK = 10_000
-"""A snapshot with so many entries fewer than the last has their memory given back."""
+"""If a snapshot has so many entries fewer than the one before, their memory is given back to the
+system."""
 REPORTED = 20
 """Problems of one upstream's lists that are logged one by one."""
 _PROBLEM_CHARS = 300

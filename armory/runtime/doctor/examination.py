@@ -34,9 +34,9 @@ def configuration(path: Path) -> tuple[Loaded | None, list[Finding]]:
         return None, [failed("configuration", error.message, fix)]
     hide_secrets(loaded.config)
     found = [ok("configuration", f"{path} holds")]
-    told = [*loaded.notices, *warnings_of(loaded.config)]
+    notices = [*loaded.notices, *warnings_of(loaded.config)]
     return loaded, found + [
-        warning("configuration", text, "see docs/configuration.md") for text in told
+        warning("configuration", text, "see docs/configuration.md") for text in notices
     ]
 
 

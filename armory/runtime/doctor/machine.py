@@ -34,8 +34,8 @@ _GROUP_FILES = (
     ("memory.max", "memory.current", "inactive_file"),
     ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "total_inactive_file"),
 )
-"""Of both kinds of control groups: the limit, what is used, and how much of that are pages of files
-that the kernel takes back before anybody is killed."""
+"""Files of both versions of control groups: the limit, what is used, and the part of that in pages
+of files, which the kernel frees before it kills a process."""
 _OLDEST = 1_767_225_600
 """2026-01-01: a clock before it is wrong, and certificates and tokens fail."""
 

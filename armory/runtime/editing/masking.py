@@ -111,7 +111,7 @@ def _stay_hidden(text: str, places: Sequence[tuple[int, int, str, int]], paramet
         parameters: as of `Masked`.
 
     Raises:
-        ConfigProblems: names them.
+        ConfigProblems: there are such values; the error names each.
     """
     try:
         secret = secret_places(text, parameters=parameters)

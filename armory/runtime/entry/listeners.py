@@ -64,7 +64,7 @@ async def open_listeners(
         stack: closes at last what is open then.
 
     Raises:
-        ConfigError: a port cannot be had.
+        ConfigError: a port cannot be bound.
         OSError: `ARMORY_HOME` is no folder.
     """
     server = loaded.config.server
@@ -97,7 +97,7 @@ def _bind(loaded: Loaded, host: str, port: int) -> Bound:
     """Bind the client port.
 
     Raises:
-        ConfigError: it cannot be had, perhaps since this has been started already.
+        ConfigError: it cannot be bound, perhaps since this has been started already.
     """
     try:
         return bind(host, port)
@@ -116,7 +116,7 @@ def _bind_metrics(loaded: Loaded, host: str) -> Bound | None:
     """Bind the metrics port; None where metrics have no port of their own.
 
     Raises:
-        ConfigError: it cannot be had.
+        ConfigError: it cannot be bound.
     """
     port = loaded.config.server.metrics.port
     if port is None or not loaded.config.observability.metrics:

@@ -21,13 +21,13 @@ TOP_BYTES = 8 << 20
 """How much stays free at the end of the heap. An answer of 1 MiB takes five times that on its way;
 with less, each gives its pages back and has the next one fault them in again."""
 FREE_BYTES = 24 << 20
-"""From so much on what is free between what is in use is given back, if as much memory came since
-that was done last, or as much was freed: a crowd may have been there in between."""
+"""Free memory between used blocks from which on it is given back to the system, if as much was
+allocated or freed since the last time, as by a crowd of clients."""
 LOADED_BYTES, AGAIN_BYTES = 12 << 20, 18 << 20
-"""Where so much came of files, what is mapped of them is let go of: libraries that were loaded.
-More from then on, as with a model that loads later: what is in use, some 8 MB, comes back."""
+"""Growth of mapped files from which on their pages are released, after libraries were loaded; and
+the growth for each later time, as when a model is loaded. Pages in use, some 8 MB, come back."""
 IDLE_SHARE = 0.25
-"""Less of a core than that within one look, and what was loading, or embedding, is done."""
+"""Share of a core below which, within one look, loading or embedding counts as finished."""
 LOOK_S = 2.0
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 

@@ -14,31 +14,31 @@ from contextlib import contextmanager
 
 EVERY_S = 0.1
 SPARED = 6_000
-"""So many more objects within one look are taken for data that stays: to go through them takes some
+"""Growth in objects within one look that is taken for data that stays: going through it takes some
 milliseconds, in which nobody is answered."""
 NEW = 2_000
-"""So many new objects are gone through: half a millisecond. Ten short looks a second keep nobody
-waiting as one long one does."""
+"""New objects from which on they are collected: half a millisecond. Ten short looks a second delay
+nobody as one long one does."""
 GROWN = 1_000
-"""So many that stay are set aside: whoever opens more and more connections would have all that they
-hold gone through at each look."""
+"""Objects that stayed from which on they are set aside: otherwise each look would go through all
+that is held by a caller who opens more and more connections."""
 LONG_S = 0.002
-"""What takes longer to go through is set aside where it stays, few objects as it may be: 40,000
-that nobody looked at for a while take 25 to 50 ms, each time."""
+"""A collection that takes longer sets aside what stays, even if it is few objects: 40,000 that were
+not visited for a while take 25 to 50 ms, each time."""
 HIDDEN = 200_000
-"""Cycles may be in so many more blocks of memory, half as many objects, that were set aside before
-everything is gone through."""
+"""Blocks of memory, half as many objects, that may be set aside (with cycles among them) until
+everything is collected."""
 WHOLE = 1_500_000
-"""Of more blocks than that nothing is gone through in whole, or seldom: it takes 0.1 to 0.2 s."""
+"""Blocks of memory above which a full collection is seldom or never done: it takes 0.1 to 0.2 s."""
 WHOLE_S, SELDOM_S = 600.0, 6 * 3600.0
-"""Between two times that everything is gone through: up to `WHOLE` blocks, where nobody asks
-anything; else."""
+"""Seconds between two full collections: with up to `WHOLE` blocks, while nobody asks anything; and
+otherwise."""
 QUIET = 0.02
-"""Share of its time for which the event loop is busy where nobody asks anything."""
+"""Share of its time that the event loop is busy while nobody asks anything."""
 COUNTED_S = 10.0
-"""Between two counts of blocks: to count them takes a millisecond with 300 MB."""
+"""Seconds between two counts of blocks: counting takes a millisecond with 300 MB."""
 SETTLED_S = 20.0
-"""After what was set aside last; what comes and goes may have gone by then."""
+"""Seconds after objects were set aside last; temporary ones may have gone by then."""
 _NEVER = 2**31 - 1
 """New objects from which on the interpreter looks at them by itself, between two looks here. One
 that holds many, as a list of 100,000 tools, takes 10 to 20 ms each time that it is looked at while

@@ -16,12 +16,13 @@ from collections.abc import Generator, Iterable
 from pathlib import Path
 
 FULL = 0.9
-"""Only what is in use to this share is taken: what is not, becomes memory as well."""
+"""A huge page is made only where at least this share is in use: the rest becomes memory, too."""
 _COLLAPSE = 25
 """`MADV_COLLAPSE` of Linux 6.1 and later, madvise(2)."""
 _SETTINGS = Path("/sys/kernel/mm/transparent_hugepage")
 _ENTRY_BYTES, _PRESENT = 8, 0x80
-"""Of `/proc/self/pagemap`: bytes a page, and the bit of the last one that says it is in memory."""
+"""The format of `/proc/self/pagemap`: bytes for each page, and the bit of the last byte that says
+that the page is in memory."""
 
 
 def use_huge_pages() -> int:

@@ -63,7 +63,7 @@ class Broadcast:
         """Reconnect an upstream, here and at the other replicas.
 
         Raises:
-            UpstreamUnavailable: there is none.
+            UpstreamUnavailable: there is no such upstream.
         """
 
         async def work() -> None:

@@ -23,7 +23,7 @@ REPLICA_URL = "ARMORY_REPLICA_URL"
 """Environment variable: the URL at which the other replicas reach this one, without a path."""
 
 _DIRECTORY_TIMEOUT_S = 2.0
-"""Longer than a cache's: where a session is, nothing else can say."""
+"""Longer than a cache's time-out: nothing else can say where a session is."""
 
 _ANYWHERE = frozenset(("", "0.0.0.0", "::"))
 

@@ -26,7 +26,7 @@ from armory.upstreams.transports.http_client import UpstreamClient
 _ACCEPT = {"Accept": "application/json, application/yaml, */*;q=0.5"}
 _ABOUT_CHARS = 1_000
 _SOON_BYTES = 64 * 1024
-"""A description up to this size is read in 60 ms, YAML as it may be; the longest takes seconds."""
+"""A description up to this size is read within 60 ms, even as YAML; the longest takes seconds."""
 
 
 class Description:
@@ -55,7 +55,8 @@ class Description:
             fresh: whether to read it again.
 
         Raises:
-            UpstreamUnavailable: it cannot be had, is none, or says that the API has moved.
+            UpstreamUnavailable: it cannot be fetched, is no description, or says that the API has
+                moved.
         """
         known = self._api
         if known is not None and not fresh:

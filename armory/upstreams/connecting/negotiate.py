@@ -130,7 +130,7 @@ class Connector:
         Args:
             owner: whose it is: fills `${principal}`, and answers what is asked outside calls.
             capabilities: the client's, declared to a legacy upstream.
-            observer: who is told what happens outside requests.
+            observer: gets the events that come outside requests.
             key: the pool's key of whose session it is.
             fresh: ask a stateless upstream anew who it is, instead of believing the last answer.
 

@@ -27,7 +27,7 @@ from armory.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from armory.protocol.link import Call, Reply
 from armory.protocol.rawjson import brief, members, text_of, value
 from armory.protocol.scanning.taking_apart import TooWide
-from armory.threads import for_callers
+from armory.threads import for_callers_if
 from armory.upstreams.local.link import LocalLink, complete, error_reply, result_reply
 from armory.upstreams.session.context import Identity, LinkContext
 from armory.upstreams.transports.http_client import Answer, HttpClient
@@ -114,7 +114,7 @@ class OpenApiLink(LocalLink):
             body = await read_body(response, self.spec.message_bytes, self.meter)
             status, answered = response.status, cast("Mapping[str, str]", response.headers)
             response = None
-            return await for_callers(
+            return await for_callers_if(
                 len(body) > _LARGE_BYTES, _result, status, answered, bytes(body)
             )
         except TimeoutError:

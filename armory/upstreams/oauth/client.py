@@ -108,7 +108,7 @@ class TokenClient:
         """Request a token; the answer's `token_type` must be `kind`.
 
         Raises:
-            NoToken: it refused.
+            NoToken: the authorization server refused.
         """
         headers = {"Accept": "application/json", **headers}  # GitHub answers a form otherwise
         status, body = await self.request("POST", place.token_url, headers, form)

@@ -45,7 +45,7 @@ class ClientCredentials:
         """Check that the settings fit together.
 
         Raises:
-            ConfigError: they do not.
+            ConfigError: the settings contradict each other.
         """
         if not self.client_id:
             raise ConfigError("client_credentials need a 'client_id'", path=where)
@@ -106,7 +106,7 @@ class AuthorizationCode:
         """Check that the settings fit together.
 
         Raises:
-            ConfigError: they do not.
+            ConfigError: the settings contradict each other.
         """
         if self.client_secret and not self.client_id:
             raise ConfigError("a 'client_secret' needs its 'client_id'", path=where)
@@ -142,7 +142,7 @@ class TokenExchange:
         """Check that the settings fit together.
 
         Raises:
-            ConfigError: they do not.
+            ConfigError: the settings contradict each other.
         """
         if not self.client_id or not self.client_secret:
             raise ConfigError(
@@ -176,7 +176,7 @@ class JwtBearer(TokenExchange):
         """Check that the settings fit together.
 
         Raises:
-            ConfigError: they do not.
+            ConfigError: the settings contradict each other.
         """
         if not self.client_id or not self.client_secret:
             raise ConfigError(

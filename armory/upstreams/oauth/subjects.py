@@ -167,7 +167,7 @@ class ExchangedTokens(SubjectTokens):
         """The token for the upstream at `url`.
 
         Raises:
-            NoToken: there is none.
+            NoToken: no token could be obtained.
         """
         grant = self._grant
         audience = {"audience": grant.audience} if grant.audience else {"resource": canonical(url)}
@@ -185,7 +185,7 @@ class ExchangedTokens(SubjectTokens):
             kind: the `token_type` of the answer.
 
         Raises:
-            NoToken: it gives nothing.
+            NoToken: the authorization server issues none.
         """
         grant = self._grant
         place = await self._found()

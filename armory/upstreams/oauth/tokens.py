@@ -41,7 +41,7 @@ class Tokens(TokenClient, ABC):
         asked first which server issues it.
 
         Raises:
-            NoToken: none could be had.
+            NoToken: none could be obtained.
         """
 
     @abstractmethod
@@ -53,7 +53,7 @@ class Tokens(TokenClient, ABC):
         """A new token in place of the one that the upstream refused.
 
         Raises:
-            NoToken: none could be had.
+            NoToken: none could be obtained.
         """
 
 

@@ -58,7 +58,7 @@ class ListFetcher:
         """Fetch all lists over the session of `owner`; their changes are announced from then on.
 
         Raises:
-            UpstreamUnavailable: they cannot be had.
+            UpstreamUnavailable: they cannot be fetched.
         """
         try:
             slot, link = await self._links.opened(owner, capabilities)
@@ -80,7 +80,7 @@ class ListFetcher:
 
         Raises:
             LoginNeeded: whoever it belongs to must log in first.
-            UpstreamUnavailable: they cannot be had.
+            UpstreamUnavailable: they cannot be fetched.
         """
         declared = OWN_CAPABILITIES if link.owned_by_gateway else None
         lists = await self._fetched(link, before, declared)

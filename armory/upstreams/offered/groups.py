@@ -34,7 +34,7 @@ _MAX_PAGES = 100
 _MOST = 20_000
 """Entries of a group that are read."""
 _AT_ONCE = 64
-"""Of them in one round of the event loop."""
+"""Entries that are read in one round of the event loop."""
 _TEXT_CHARS = 4_000
 _EMPTY = Raw(b'""')
 Entry = Mapping[str, Any]
@@ -73,7 +73,7 @@ async def fetch_groups(link: BaseLink) -> tuple[OwnGroup, ...]:
         link: a session of the modern era, or one whose client declares the extension.
 
     Raises:
-        UpstreamUnavailable: they cannot be had.
+        UpstreamUnavailable: they cannot be fetched.
     """
     if not declares_groups(link.capabilities):
         return ()

@@ -1,11 +1,12 @@
-"""Which client a question of an upstream is for, where the session does not say.
+"""Finds the client that a question of an upstream is for, where the session does not say.
 
-Owns: `Attribution`, and the calls that were given up unanswered, because of which the upstream may
-still ask something. Never puts a question, never imports a transport.
+Owns: `Attribution`, and the abandoned calls because of which the upstream may still ask something.
+Asks nobody itself. Never imports a transport.
 
 In a session that several clients share, a stdio or HTTP+SSE upstream cannot say which call a
-request of its own belongs to. It is that of the only call in flight that could have caused it
-(`turns` sees to that); where several could, or a call that another principal gave up, nobody's.
+request of its own belongs to. If only one call in flight can have caused it (`turns` arranges
+that), it is for that call's client. If several can, or an abandoned call of another principal, it
+is for nobody.
 """
 
 from __future__ import annotations
@@ -24,17 +25,17 @@ from armory.upstreams.session.pending import Pending
 from armory.upstreams.session.turns import Turns, asks_possible
 
 _KEPT = 1_000
-"""Calls given up of which each is known; of more, whose they are."""
+"""Abandoned calls that are known one by one; of further ones only the callers are."""
 _ROOTS_S = 30.0
 """How long `roots/list` goes to the client that last said that its roots changed."""
 
 
 class AbandonedCalls:
-    """Calls of one session that were given up, by whose they are.
+    """Calls of one session that were given up before they were answered.
 
-    An upstream that heeds a cancellation answers nothing, one that ignores it may ask at any time:
-    which it is cannot be told, so a call counts until its answer comes after all, or the session
-    ends. Beyond a thousand, only whose they are is kept.
+    An upstream that heeds a cancellation sends no answer; one that ignores it may still ask
+    something. The two look alike, so a call counts until its answer comes, or the session
+    ends. Beyond a thousand calls, only their callers are kept.
     """
 
     def __init__(self) -> None:
@@ -42,11 +43,11 @@ class AbandonedCalls:
         self._callers: set[str] = set()
 
     def add(self, request_id: int, caller: str) -> None:
-        """A call was abandoned before it was answered.
+        """Record that a call was abandoned before it was answered.
 
         Args:
-            request_id: its id.
-            caller: key of the principal whose it was.
+            request_id: the call's id.
+            caller: the key of the principal that made it.
         """
         if len(self._calls) < _KEPT:
             self._calls[request_id] = caller
@@ -54,8 +55,8 @@ class AbandonedCalls:
             self._callers.add(caller)
 
     def answered(self, request_id: object) -> bool:
-        """A late answer came, so that call asks nothing more; returns whether it was an abandoned
-        one.
+        """Record a late answer, whose call asks nothing more; returns whether that call was
+        abandoned.
         """
         return isinstance(request_id, int) and self._calls.pop(request_id, None) is not None
 

@@ -39,7 +39,7 @@ from armory.upstreams.session.turns import Silent
 
 _END_S = 5.0
 _SAID_CHARS = 5_000
-"""Of what is told of an upstream, which says some of that itself."""
+"""Longest text about an upstream, part of which comes from the upstream itself."""
 TOO_NOISY = "it was cut off: it does not stop sending what nobody asked for"
 
 
@@ -161,7 +161,7 @@ class BaseLink(ABC):
         """Tell the upstream that this client's roots changed. Does nothing in the modern era.
 
         Raises:
-            UpstreamUnavailable: it cannot be told.
+            UpstreamUnavailable: it cannot be reached.
         """
 
     @abstractmethod

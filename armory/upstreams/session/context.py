@@ -1,6 +1,6 @@
-"""What a link is made with, and what negotiation found out about its upstream.
+"""The dependencies of a link, and the result of negotiating with its upstream.
 
-Owns: `LinkContext`, `Identity`, and `Unintelligible`, which is raised where nothing was found out.
+Owns: `LinkContext`, `Identity`, and `Unintelligible`, raised where negotiation fails.
 Never imports a link.
 """
 
@@ -22,7 +22,7 @@ from armory.upstreams.spec import UpstreamSpec
 
 
 class Unintelligible(UpstreamUnavailable):
-    """The upstream's answer is not the protocol."""
+    """The upstream's answer is not MCP."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +41,18 @@ UNKNOWN = Identity("modern", MODERN_VERSIONS[-1])
 
 @dataclass(frozen=True, slots=True)
 class LinkContext:
-    """What every link is made with.
+    """The dependencies of every link.
 
     Attributes:
         spec: the upstream, `${principal}` filled in.
         client_info: the gateway's `clientInfo`.
-        observer: who is told what happens outside requests.
-        owner: the pool's key of whose session it is; goes into the events.
+        observer: gets the events that come outside requests.
+        owner: the pool's key for the owner of the session; part of each event.
         errors: takes what a process writes to standard error.
         budget: what the upstream may say unasked; None: one for this session alone.
         client: the one client whose session it is; None: several may share it.
-        silent: what never asked a client anything, by all that is known.
-        inflow: counts what upstreams have sent of messages that are not whole yet.
+        silent: the tools and methods that have finished a call without a question.
+        inflow: counts the bytes of messages that are not complete yet.
     """
 
     spec: UpstreamSpec

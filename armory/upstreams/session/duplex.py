@@ -67,21 +67,21 @@ class DuplexLink(StatefulLink):
     async def _write(self, data: bytes) -> None:
         """Write one message; waits while the upstream does not read (backpressure)."""
 
-    def received(self, data: bytes | bytearray, *, nothing: int = 0) -> float:
+    def received(self, data: bytes | bytearray, *, skipped_bytes: int = 0) -> float:
         """Handle one frame; returns for how many seconds nothing more should be read (then ask
         `wait_s`).
 
         A large frame is decoded in steps, so that other tasks run in between. An empty one is no
-        garbage, but counts against the budget.
+        malformed message, but counts against the budget.
 
         Args:
             data: the frame.
-            nothing: bytes that came in its place.
+            skipped_bytes: bytes of comments that came in place of a frame.
         """
         at_once = len(data) <= AT_ONCE_BYTES
         if at_once and (not data or data.isspace()):
             self._in_debt = True
-            self.budget.notification(max(len(data), nothing))
+            self.budget.notification(max(len(data), skipped_bytes))
             return self.wait_s()
         if not self._waiting and at_once:
             self._take(data, _decoded(data))

@@ -50,7 +50,7 @@ _OPEN = 64
 _OPEN_BYTES = 16 << 20
 """What they may hold all together; one alone may be larger."""
 _SAID_CHARS = 100
-"""Of a method, which an upstream makes up."""
+"""Characters that are quoted of a method's name, which comes from the upstream."""
 
 _NO_ROOTS = Raw(b'{"roots":[]}')
 

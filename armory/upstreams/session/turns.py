@@ -27,7 +27,8 @@ _STEP_S = 0.1
 _KNOWN = 5_000
 """Tools of one upstream that are remembered as never asking; of all else, as many more."""
 _KNOWN_BYTES = 256
-"""Of the name of such a tool, or the URI: a client may ask for one of millions."""
+"""Longest name or URI that is remembered as never asking: a client may use one of millions of
+bytes."""
 
 
 class Silent:

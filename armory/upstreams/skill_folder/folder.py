@@ -28,7 +28,7 @@ from armory.upstreams.skill_folder.tree import File, Folder, holds, read_tree
 
 FOLDER_TYPE = "inode/directory"
 _FRESH_NS = 2_000_000_000
-"""A file changed more recently may change again and show the same time stamp."""
+"""A file that changed within this time may change again without a new time stamp."""
 _OPEN = (
     os.O_RDONLY
     | getattr(os, "O_NOFOLLOW", 0)

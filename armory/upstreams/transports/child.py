@@ -22,7 +22,7 @@ class ChildTransport(asyncio.SubprocessTransport):
     """A child process in a process session of its own; created by `started`.
 
     Args:
-        protocol: is told what asyncio tells a protocol of subprocesses; `connection_made` comes
+        protocol: gets the callbacks of `asyncio.SubprocessProtocol`; `connection_made` comes
             before the pipes are connected.
         process: the child, with three pipes.
     """

@@ -46,7 +46,9 @@ def _sentence(value: Any, levels: int) -> str:
         return ""
     said = cast("dict[str, Any]", value)
     parts = [_sentence(said[word], levels - 1) for word in _WORDS if word in said]
-    told = list(dict.fromkeys(part for part in parts if part))
-    if isinstance(said.get("error"), str) and len(told) > 1:  # OAuth: a code beside the sentence
-        told = [str(said["error"]), *(part for part in told if part != said["error"])]
-    return ": ".join(told[:2])
+    sentences = list(dict.fromkeys(part for part in parts if part))
+    if (
+        isinstance(said.get("error"), str) and len(sentences) > 1
+    ):  # OAuth: a code beside the sentence
+        sentences = [str(said["error"]), *(part for part in sentences if part != said["error"])]
+    return ": ".join(sentences[:2])

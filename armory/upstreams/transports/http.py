@@ -29,7 +29,8 @@ from armory.upstreams.transports.http_client import (
 
 _FIELDS_KEPT = 1_000
 _KEPT_CHARS = 256
-"""Of a name or URI whose fields are kept: a client may ask for one of millions."""
+"""Longest name or URI whose header fields are cached: a client may use one of millions of
+characters."""
 
 
 class HttpLink(BaseLink):

@@ -42,7 +42,7 @@ async def messages_in(event: Event, budget: Budget) -> list[UpstreamMessage]:
     """
     at_once = len(event.data) <= AT_ONCE_BYTES
     if at_once and (not event.data or event.data.isspace()):
-        budget.notification(max(len(event.data), event.nothing))
+        budget.notification(max(len(event.data), event.skipped_bytes))
         return []
     try:
         found = decode(event.data) if at_once else await step_by_step(decoding(event.data))

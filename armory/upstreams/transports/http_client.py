@@ -102,7 +102,7 @@ class HttpClient:
             what: what is asked, for messages.
 
         Raises:
-            UpstreamUnavailable: no response came, or no access token could be had.
+            UpstreamUnavailable: no response came, or no access token could be obtained.
             UpstreamTimeout: none came in time.
         """
         if self.tokens is None:
@@ -274,7 +274,7 @@ class UpstreamClient(HttpClient):
         """The upstream's challenge in its answer to a request without a token.
 
         Raises:
-            UpstreamUnavailable: nothing.
+            UpstreamUnavailable: no answer came.
         """
         headers = {**self._spec.headers, "Accept": JSON_AND_EVENTS}
         body = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'

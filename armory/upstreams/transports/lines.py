@@ -36,7 +36,7 @@ class Lines:
         on_lost_line: takes the id in a line that was dropped, None where it could not be read, and
             why it was.
         read_on: has the output read (True), or lets it fill (False).
-        meter: is told what a long line takes until it is whole; None: nobody is.
+        meter: counts what a long line holds until it is complete; None: nothing is counted.
         wait_s: for how many seconds nothing more is wanted; asked after such a pause.
     """
 

@@ -58,7 +58,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
             why it was.
         on_end: told once, with the reason, when the process or its standard output is gone.
         errors: takes each line of its standard error, and of no other process's.
-        meter: is told what a long line takes until it is whole; None: nobody is.
+        meter: counts what a long line holds until it is complete; None: nothing is counted.
         wait_s: for how many seconds no other line is wanted; asked after such a pause.
     """
 

@@ -133,7 +133,7 @@ class SseLink(DuplexLink):
                     elif self._death is not None:
                         return
                     elif event.name == "message":
-                        pause_s = self.received(event.data, nothing=event.nothing)
+                        pause_s = self.received(event.data, skipped_bytes=event.skipped_bytes)
                         while pause_s:
                             await asyncio.sleep(pause_s)
                             pause_s = self.wait_s()

@@ -96,7 +96,7 @@ class Persons:
         endpoint.
 
         Raises:
-            AuthenticationFailed: nobody's.
+            AuthenticationFailed: the credential is not valid here.
         """
         hosts, headers = self._s.hosts, {"Authorization": f"Bearer {credential}"}
         origin = origin_of(hosts, request)

@@ -12,18 +12,19 @@ from collections.abc import Collection
 from armory.web.connections.connection import Connection
 
 _REST_S = 1e-5
-"""A connection: in 1 µs each it is counted whose all are, which is not done again for ten times as
-long: whoever opens connections where there is no room would have it done for each of them."""
+"""Pause for each connection after all were counted by caller, which takes 1 µs each: otherwise a
+caller that opens connections while there is no room would have all of them counted each time."""
 
 
 class Crowding:
-    """When all connections are busy, and one caller has more than half of them, its newest makes
-    room for another caller. No other caller's is closed, and none for that caller itself.
+    """Makes room when all connections are busy: a caller with more than half of them loses its
+    newest one to another caller. No connection of anybody else is closed, and none of its own for
+    that caller itself.
 
     Args:
         loop: the event loop.
-        every: all open connections, in the order in which they were made.
-        capacity: how many there may be.
+        every: all open connections, oldest first.
+        capacity: the largest number of connections.
     """
 
     def __init__(
@@ -33,22 +34,22 @@ class Crowding:
         self._every = every
         self._capacity = capacity
         self._caller = ""
-        self._more: list[Connection] = []  # than half of all, the newest last
+        self._surplus: list[Connection] = []  # the caller's beyond half of all, the newest last
         self._again_at = float("-inf")
 
     def next(self, caller: str) -> Connection | None:
         """The connection to close for a caller; None: there is none at the moment."""
-        if not self._more and self._loop.time() >= self._again_at:
+        if not self._surplus and self._loop.time() >= self._again_at:
             self._count()
-        while self._more and caller != self._caller:
-            connection = self._more.pop()
+        while self._surplus and caller != self._caller:
+            connection = self._surplus.pop()
             if connection in self._every and whose(connection) == self._caller:
                 return connection
         return None
 
     def forget(self) -> None:
         """Drop references to connections that have ended."""
-        self._more.clear()
+        self._surplus.clear()
 
     def _count(self) -> None:
         self._again_at = self._loop.time() + _REST_S * len(self._every)
@@ -57,7 +58,7 @@ class Crowding:
         if not caller or most <= self._capacity // 2:
             return
         self._caller = caller
-        self._more = [one for key, one in counted if key == caller][self._capacity // 2 :]
+        self._surplus = [one for key, one in counted if key == caller][self._capacity // 2 :]
 
 
 def whose(connection: Connection) -> str:

@@ -55,8 +55,8 @@ AT_ONCE = 8
 """Requests of a connection that are answered in one turn of the event loop where nothing has to be
 waited for."""
 _UNPACKED_BYTES = 4 << 20
-"""Of a packed body that was answered early no more is unpacked, which may be a thousand times what
-comes; the connection is closed instead."""
+"""Most bytes that are unpacked of a compressed body that was answered early: it may unpack to a
+thousand times its size. Beyond that the connection is closed."""
 _READ_LATE = "the body of a request cannot be read once it has been answered"
 _Handler = Callable[[BaseRequest], Awaitable[StreamResponse]]
 
@@ -246,7 +246,7 @@ def check_library(connection: object, version: str = aiohttp.__version__) -> Non
         version: aiohttp's.
 
     Raises:
-        ConfigError: they do not.
+        ConfigError: an internal is missing.
     """
     missing = [name for name in INTERNALS if not hasattr(connection, name)]
     if missing:

@@ -13,8 +13,7 @@ from operator import itemgetter
 from armory.web.connections.connection import Connection
 
 _REST_S = 5e-6
-"""A connection: in 0.4 µs each all are put in order of their idleness, which is not done again for
-as many times as long."""
+"""Pause for each connection after all were sorted by idleness, which takes 0.4 µs each."""
 
 
 class Idle:
@@ -31,8 +30,8 @@ class Idle:
     def __init__(self, loop: asyncio.AbstractEventLoop, every: Collection[Connection]) -> None:
         self._loop = loop
         self._every = every
-        self._unused: OrderedDict[Connection, None] = OrderedDict()  # and those that were until now
-        self._order: list[tuple[bool, float, Connection]] = []  # who is first to go is last
+        self._unused: OrderedDict[Connection, None] = OrderedDict()  # some may be used by now
+        self._order: list[tuple[bool, float, Connection]] = []  # the first to close comes last
         self._again_at = float("-inf")
 
     def made(self, connection: Connection) -> None:
@@ -65,7 +64,7 @@ class Idle:
         if (found := self._pop()) is not None or self._loop.time() < self._again_at:
             return found
         self._order = sorted(self._waiting(), key=itemgetter(0, 1))
-        self._order.reverse()  # of those of the same millisecond, who came first is last
+        self._order.reverse()  # of two of the same millisecond the older one comes last
         self._again_at = self._loop.time() + _REST_S * len(self._every)
         return self._pop()
 

@@ -21,8 +21,8 @@ AT_ONCE = 16
 LARGE_PIECE = 128 * 1024
 """Bodies are paced from this size on; smaller ones are read at once."""
 _MANY_LINES, LINES_BYTES = 500, 8 * 1024
-"""Of what has more line ends, such as a body in chunks of a byte each, so much is parsed in a turn:
-at most 1,400 chunks."""
+"""A piece with more line ends, such as a body in chunks of one byte, is parsed in parts of so many
+bytes a turn: at most 1,400 chunks."""
 
 
 class Reading(Protocol):

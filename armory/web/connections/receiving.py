@@ -25,7 +25,7 @@ ENDING = _HEAD % b"503 Service Unavailable\r\nRetry-After: 1"
 AHEAD_BYTES = 512 * 1024
 """What is read of further requests while one is answered; the rest waits in the network."""
 _SMALL_PARTS, _NO_PARTS = 32, deque[bytes]()
-"""More parts of a body that wait to be read are put together."""
+"""If more parts of a body wait to be read, they are joined."""
 
 
 class Receiver(Exchanges):

@@ -159,7 +159,7 @@ class Endpoints:
         """The client of a request, authenticated.
 
         Raises:
-            UnusableClient: it has not.
+            UnusableClient: the client is unknown, or its credentials do not match.
         """
         id, secret = form.get("client_id", ""), form.get("client_secret", "")
         header = request.headers.get("Authorization", "")

@@ -47,8 +47,8 @@ class IndexHandlers:
             tags=given.tags,
             skip_existing=given.skip_existing,
         )
-        if indexed and call.services.indexed is not None:
-            await call.services.indexed()
+        if indexed and call.services.index_settled is not None:
+            await call.services.index_settled()
         return Reply({"indexed": indexed, "skipped": skipped})
 
     async def unindex(self, call: RestCall) -> Reply:

@@ -29,7 +29,7 @@ from armory.errors import (
 from armory.logger import Logger
 from armory.observability.operation import CURRENT
 from armory.security.authentication import ADMIN
-from armory.security.expiry import while_let_in
+from armory.security.expiry import while_authorized
 from armory.web.observed import Asked, note, of_a_call, recorded, traced
 from armory.web.rest.problems import Problem, answered_overdue, problem_of, problem_response
 from armory.web.rest.reading import path_part, read_body, read_params, receive_body
@@ -116,9 +116,9 @@ async def _handled(
 ) -> Reply | web.StreamResponse:
     if not route.counts:
         return await route.handler(call)
-    # an upstream is called, which may take long: not for whoever is out meanwhile
+    # an upstream is called, which may take long: it ends if the caller loses access meanwhile
     ask = partial(_authenticated, services, request)
-    async with while_let_in(services.authenticator, ask):
+    async with while_authorized(services.authenticator, ask):
         return await route.handler(call)
 
 

@@ -26,7 +26,7 @@ def storable(text: str) -> str:
     """Check that every database can store a text: no NUL, no lone surrogate.
 
     Raises:
-        ValueError: it has one.
+        ValueError: the text has one.
     """
     if "\x00" in text:
         raise ValueError("contains a NUL character")

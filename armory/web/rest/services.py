@@ -204,17 +204,17 @@ class RestServices:
         limits: see `RestLimits`.
         base_path: prefix of every route, without a trailing slash.
         variant: gives a text that differs whenever the retrieval configuration does.
-        indexed: waits until the tools that were told to the index can be found; None: nothing is
-            searched.
-        record_query: told of every answered search: who, the texts, the exposed names that were
-            found; None: nobody wants to know.
+        index_settled: waits until the tools that were given to the index can be found; None:
+            nothing is searched.
+        record_query: called for every answered search with the user, its texts and the exposed
+            names of the tools that were found; None: searches are not recorded.
         take: counts one request of a principal; raises `RateLimited` where it is one too many.
         searching: likewise one search.
-        answered: told of every request: method, the route's path, status, seconds.
-        audit: takes a record of what is done over REST; None: nobody does.
-        tracing: makes spans of it; None: none are wanted.
+        answered: called for every request with its method, the route's path, status and seconds.
+        audit: takes the records of requests over REST; None: the audit is off.
+        tracing: makes their spans; None: tracing is off.
         info: title and version for the API description.
-        live: the gateway that runs; None: routes that look at it are not there.
+        live: the running gateway; None: the routes that need it are absent.
         search_defaults: threshold, ranker and max_tools as configured; None where nothing is
             searched.
     """
@@ -236,7 +236,7 @@ class RestServices:
     limits: RestLimits = field(default_factory=RestLimits)
     base_path: str = ""
     variant: Callable[[], str] = str
-    indexed: Callable[[], Awaitable[None]] | None = None
+    index_settled: Callable[[], Awaitable[None]] | None = None
     record_query: Callable[[Principal, tuple[str, ...], tuple[str, ...]], None] | None = None
     take: Callable[[Principal], Awaitable[None]] | None = None
     searching: Callable[[Principal], Awaitable[None]] | None = None

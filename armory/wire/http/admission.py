@@ -33,8 +33,8 @@ _RETRY_AFTER_S = "5"
 _TOO_LARGE = 413
 Kind = Literal["all", "set", "server"]
 Reason = Literal["host", "origin", "credential", "scope", "endpoint", "unavailable", "body"]
-"""Why a request is not let in: its Host or Origin, no valid credential, one that may not, no such
-endpoint, who it is or what it is for cannot be told now, a body that is too large."""
+"""Why a request is refused: its Host or Origin, no valid credential, one without the scope, no such
+endpoint, a service that is needed to decide is unavailable, a body that is too large."""
 REASONS: tuple[Reason, ...] = get_args(Reason)
 Serve = Callable[[AdmittedRequest], Awaitable[web.StreamResponse]]
 
@@ -70,7 +70,7 @@ class Admission:
         gateway: which endpoints there are, and for whom.
         resources: the endpoints as resources of OAuth.
         bodies: read what a request is that has to wait for its upstream.
-        on_denied: is told of requests that are not let in.
+        on_denied: called for each request that is refused.
         before_refusal: awaited, with the connection, before such a request is answered.
 
     Attributes:

@@ -23,7 +23,7 @@ _JOINED_APART_BYTES = 1 << 20
 to 9 ms for 4 MiB.
 """
 _COUNTED_BYTES = 8 * 1024
-"""Of smaller bodies no connection counts how much arrives."""
+"""Bodies from this size on count how much of them has arrived."""
 _Look = Callable[[bytes], Awaitable[None]]
 
 

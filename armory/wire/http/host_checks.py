@@ -26,7 +26,7 @@ PASSED = "X-Armory-Passed"
 """Header of requests that another replica passes on: a secret that only replicas know."""
 FORWARDED = ("X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto")
 _HOST_CHARS = 256
-"""Of a Host value whose check is kept: anybody may send longer ones."""
+"""Longest Host value whose check is cached: anybody may send longer ones."""
 _PORTS = {"http": ":80", "https": ":443"}
 _HOPS = 32
 """Proxies of a request that are looked at, from the last on: the first may be made up."""
@@ -53,8 +53,8 @@ class HostChecks:
         ConfigError: a proxy is neither an address nor a network.
 
     Attributes:
-        hop: what other replicas send in `PASSED`; their forwarding headers count like a proxy's.
-            Empty: there are none.
+        hop: the secret that other replicas send in `PASSED`; their forwarding headers count like a
+            proxy's. Empty: there are no other replicas.
         names_itself: whether only configured names are accepted as Host: then a request's URL is
             the gateway's own, not one that the sender chose.
     """

@@ -1,8 +1,8 @@
 """Converts between multi-round-trip requests (modern) and server-to-client requests (legacy).
 
 Owns: `Interactions`: which way an interactive request takes, parking a legacy upstream's question
-for a modern client, and what a modern client is told of an upstream that wants input. Never
-imports a transport.
+for a modern client, and the answers to a modern client whose upstream wants input. Never imports a
+transport.
 """
 
 from __future__ import annotations
@@ -219,7 +219,7 @@ class Interactions:
             await call.end()
         self._running.clear()
 
-    # -- what a modern client is told of an upstream that wants input ------------------------
+    # -- answers to a modern client whose upstream wants input -------------------------------
 
     async def _sealed(self, context: RequestContext, reply: Reply, binding: Binding) -> Reply:
         """Seal a modern upstream's own request state for this client."""

@@ -69,7 +69,7 @@ class ParkedCall:
         """The result of the call; read once.
 
         Raises:
-            asyncio.CancelledError: it was ended.
+            asyncio.CancelledError: the call was cancelled.
         """
         task, self.task = self.task, None  # whose error would hold, by its trace, this call
         try:

@@ -32,7 +32,7 @@ class SharedKey:
 
     Args:
         store: shared by all replicas; whoever comes first makes the secret there.
-        taken: told of every secret that is to be sealed with from now on.
+        taken: called with every secret that seals from now on.
     """
 
     def __init__(self, store: Store, taken: Callable[[bytes], None]) -> None:

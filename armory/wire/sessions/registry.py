@@ -60,7 +60,8 @@ _SOON_S = 0.01
 _ERRANDS = 64
 """Notifications unknown to Armory that one client may have under way; further ones are dropped."""
 _AGAIN_S = 1.0
-"""Between two looks for sessions to expire that make room: with 5,000 one takes a millisecond."""
+"""Seconds between two searches for expired sessions to make room: with 5,000 sessions one takes a
+millisecond."""
 _TOLD = 5
 """How many the log names of sessions that expire together."""
 
@@ -98,7 +99,7 @@ class Sessions:
         per_principal: the same for one principal; None: no other.
         idle_s: seconds after which an unused session ends.
         directory: where other replicas look sessions up, if there are any.
-        on_ended: is told of sessions that ended.
+        on_ended: called for each session that ended.
 
     Attributes:
         refused: how many were one too many.
@@ -148,48 +149,25 @@ class Sessions:
             general: the one stream of a transport that has no other.
 
         Raises:
-            Malformed: the message names no revision.
-            TooMany: the cap is reached.
+            Malformed: the message names no revision, or its capabilities are too large.
+            TooMany: too many sessions are open, of the caller or in all.
         """
-        wanted = text_of(params, "protocolVersion")
-        if wanted is None:
-            raise Malformed(codes.INVALID_PARAMS, "params.protocolVersion is missing", message.key)
-        declared = params.get("capabilities")
-        if not within_bounds(declared):
-            raise Malformed(
-                codes.INVALID_PARAMS,
-                f"params.capabilities is too large; expected {CAPABILITIES_BYTES:,} bytes at most",
-                message.key,
-            )
-        if len(self._sessions) >= self._capacity:
-            await self._make_room()
-            if len(self._sessions) >= self._capacity:
-                self.refused += 1
-                raise TooMany(
-                    f"{self._capacity} sessions are open (server.limits.sessions); try again later"
-                )
-        key = caller.principal.person
-        if self._by_person[key] >= self._per_principal:
-            await self._make_room()
-            if self._by_person[key] >= self._per_principal:
-                self.refused += 1
-                raise TooMany(
-                    f"{self._per_principal} sessions of yours are open "
-                    "(server.limits.sessions_per_principal); end some, or try again later"
-                )
+        version, capabilities = _requested(message, params)
+        person = caller.principal.person
+        await self._check_limits(person)
         session = Session(
             secrets.token_hex(16),
             caller.principal,
             caller.endpoint,
-            negotiated(wanted),
-            declared_in_sessions(capabilities_of(declared)),
+            version,
+            capabilities,
             general,
         )
         session.on_kept = self.kept.keeps
         if served_to(session.capabilities, caller.endpoint, self._gateway.view.settings):
             session.subscription.lists |= {GROUPS_CHANGED}
         self._sessions[session.id] = session
-        self._by_person.take(key)
+        self._by_person.take(person)
         self._gateway.changes.add(session.subscription)
         if self.directory is not None:
             try:
@@ -198,6 +176,28 @@ class Sessions:
                 self._ending.spawn(self._end(session), "end a session")
                 raise
         return session
+
+    async def _check_limits(self, person: str) -> None:
+        """Check that one more session may be opened; where not, idle ones are ended first.
+
+        Raises:
+            TooMany: a limit is reached.
+        """
+        if len(self._sessions) >= self._capacity:
+            await self._make_room()
+            if len(self._sessions) >= self._capacity:
+                self.refused += 1
+                raise TooMany(
+                    f"{self._capacity} sessions are open (server.limits.sessions); try again later"
+                )
+        if self._by_person[person] >= self._per_principal:
+            await self._make_room()
+            if self._by_person[person] >= self._per_principal:
+                self.refused += 1
+                raise TooMany(
+                    f"{self._per_principal} sessions of yours are open "
+                    "(server.limits.sessions_per_principal); end some, or try again later"
+                )
 
     def find(self, id: str, caller: Caller) -> Session | None:
         """The caller's session with that id at its endpoint; None when it has none."""
@@ -329,3 +329,22 @@ class Sessions:
         """End all sessions."""
         await self._wholly(self._end_those(lambda _: True))
         await self._ending.ended()
+
+
+def _requested(message: Message, params: Mapping[str, Raw]) -> tuple[str, Mapping[str, Any]]:
+    """(revision to speak, the client's capabilities) of an `initialize`.
+
+    Raises:
+        Malformed: it names no revision, or its capabilities are too large.
+    """
+    wanted = text_of(params, "protocolVersion")
+    if wanted is None:
+        raise Malformed(codes.INVALID_PARAMS, "params.protocolVersion is missing", message.key)
+    declared = params.get("capabilities")
+    if not within_bounds(declared):
+        raise Malformed(
+            codes.INVALID_PARAMS,
+            f"params.capabilities is too large; expected {CAPABILITIES_BYTES:,} bytes at most",
+            message.key,
+        )
+    return negotiated(wanted), declared_in_sessions(capabilities_of(declared))

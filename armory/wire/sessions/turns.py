@@ -14,7 +14,7 @@ from collections.abc import Callable
 from weakref import WeakValueDictionary
 
 MANY = 8
-"""A caller with so many requests under way begins further ones one a turn."""
+"""Requests under way from which on a caller begins one further request a turn."""
 SHARE = 0.5
 """Share of the event loop that one caller may take beside others. The rest is theirs, or stays
 free, so that nobody else has to wait.

@@ -377,7 +377,7 @@ async def test_who_has_a_session_alone_sees_what_is_listed_there_once_it_changes
     assert not lists.has(other.subscription.session, OWNER)
     await lists.prepare(owner, ALL, current=True)
     assert (mine.heard, other.heard) == ([(RESOURCES, {})], [])
-    (held,) = lists.held(owner, ALL)
+    (held,) = lists.lists_for(owner, ALL)
     assert held.lists is not None
     assert extra in held.lists.resources
     await bench.gateway.session_ended("one")

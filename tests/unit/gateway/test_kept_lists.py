@@ -53,10 +53,10 @@ async def test_of_lists_that_were_fetched_again_none_is_counted_twice(
     bench.gateway.reconfigure(settings=GatewaySettings(personal={"up": "always"}))
     lists = bench.gateway.principal_lists
     for number in (0, 1, 2, 0, 1, 2, 0, 1, 2):
-        for held in lists.held(Owner(Principal(f"p{number}")), ALL):
+        for held in lists.lists_for(Owner(Principal(f"p{number}")), ALL):
             held.until = 0.0
         await lists.prepare(Owner(Principal(f"p{number}")), ALL, current=True)
-    kept = [lists.held(Owner(Principal(f"p{n}")), ALL)[0].lists is not None for n in range(3)]
+    kept = [lists.lists_for(Owner(Principal(f"p{n}")), ALL)[0].lists is not None for n in range(3)]
     assert kept == [True, True, True]
     await bench.gateway.close()
 
@@ -77,11 +77,11 @@ async def test_only_what_a_client_alone_was_shown_goes_with_its_session(
         await lists.prepare(Owner(ann, session_id=session), ALL, current=True)
     assert len(lists) == 2
     lists.release("shared")  # a later client of hers was shown the same
-    (held,) = lists.held(Owner(ann, session_id="later"), ALL)
+    (held,) = lists.lists_for(Owner(ann, session_id="later"), ALL)
     assert (held.owner.session_id, len(lists)) == ("later", 2)
     lists.release("own")
     assert len(lists) == 1
     lists.release("later")
-    (held,) = lists.held(Owner(ann, session_id="shared"), ALL)
+    (held,) = lists.lists_for(Owner(ann, session_id="shared"), ALL)
     assert (held.owner.session_id, held.lists is not None, len(lists)) == (None, True, 1)
     await bench.gateway.close()

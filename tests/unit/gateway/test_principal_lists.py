@@ -55,7 +55,7 @@ async def test_whoever_comes_while_lists_are_fetched_first_waits_for_them_too(
         assert not second.done()
         told.set()
         await asyncio.gather(first, second)
-    (held,) = lists.held(ANN, ALL)
+    (held,) = lists.lists_for(ANN, ALL)
     assert held.lists is not None
     await bench.gateway.close()
 
@@ -152,14 +152,14 @@ async def test_an_upstream_that_is_removed_leaves_the_others_to_whom_it_gave_lis
     pool.upstreams["other"] = replace(pool.upstreams["up"], lists=lists_of_other)
     gateway.publish(pool.catalog(gateway.view.catalog))
     lists, alone = gateway.principal_lists, Owner(Principal("ann"), "one")
-    lists.own("up", alone, gateway.view)
+    lists.separate_client("up", alone, gateway.view)
     gateway.reconfigure(settings=GatewaySettings(personal={"other": "always"}))
     await lists.prepare(alone, ALL, current=True)
     del pool.upstreams["up"]
     await lists.prepare(alone, ALL, current=True)  # before the next snapshot
     gateway.publish(pool.catalog(gateway.view.catalog))
     await lists.prepare(alone, ALL, current=True)
-    assert [held.server for held in lists.held(alone, ALL)] == ["other"]
+    assert [held.server for held in lists.lists_for(alone, ALL)] == ["other"]
     gateway.reconfigure(settings=GatewaySettings())
     assert not lists.has("one", ANN.principal.key)
     await gateway.close()
@@ -205,7 +205,7 @@ async def test_who_is_given_what_everybody_is_has_no_view_to_itself(
     everybody = bench.gateway.view.catalog.servers["up"]
     again = replace(everybody, tools=[dict(entry) for entry in everybody.tools])
     await listed(bench, again, monkeypatch=monkeypatch)
-    (held,) = bench.gateway.principal_lists.held(Owner(Principal("p0")), ALL)
+    (held,) = bench.gateway.principal_lists.lists_for(Owner(Principal("p0")), ALL)
     assert held.lists is everybody
     context = await bench.gateway.context(bench.context(principal=Principal("p0")))
     assert context.view is bench.gateway.view
@@ -225,7 +225,7 @@ async def test_what_several_have_is_held_once_and_what_was_not_used_for_longest_
     found = bench.gateway.principal_lists
 
     def kept(number: int) -> ServerLists | None:
-        (held,) = found.held(Owner(Principal(f"p{number}")), ALL)
+        (held,) = found.lists_for(Owner(Principal(f"p{number}")), ALL)
         return held.lists
 
     await listed(bench, lists("a"), lists("a"), lists("b"), monkeypatch=monkeypatch)

@@ -34,7 +34,7 @@ def test_an_empty_data_line_is_an_event() -> None:
 def test_long_data_without_a_space_is_data_and_nothing_else(cut: int) -> None:
     stream = b"data:" + b"x" * 5_000 + b"\n\n"
     (event,) = parse(stream[:cut], stream[cut:], limit=10_000)
-    assert (event.data, event.nothing) == (b"x" * 5_000, 0)
+    assert (event.data, event.skipped_bytes) == (b"x" * 5_000, 0)
 
 
 def test_byte_order_mark_odd_ids_and_retries() -> None:

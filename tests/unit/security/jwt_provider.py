@@ -59,3 +59,11 @@ def scheme(provider: Provider, leeway_s: float = 30.0, **more: Any) -> JwtScheme
     url = "https://id.example/jwks"
     settings = JwtSettings(issuer=ISSUER, audience=AUDIENCE, jwks_url=url, **more)
     return JwtScheme(settings, fetch=provider.fetch, leeway_s=leeway_s)
+
+
+def provider_with_keys() -> Provider:
+    """A provider with an RSA key `one` and an elliptic-curve key `two`."""
+    found = Provider()
+    found.add("one")
+    found.add("two", "EC")
+    return found

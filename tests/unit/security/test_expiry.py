@@ -11,7 +11,7 @@ from armory.domain.principal import Principal
 from armory.errors import ArmoryError, AuthenticationFailed, BackendError
 from armory.security import expiry
 from armory.security.authentication import Authenticator
-from armory.security.expiry import while_let_in, while_valid
+from armory.security.expiry import while_authorized, while_valid
 from armory.testing.waiting import until
 
 pytestmark = pytest.mark.anyio
@@ -27,13 +27,13 @@ async def test_a_call_ends_where_it_is_refused_and_not_where_nobody_can_tell(awa
         raise BackendError("the database is away") if away else AuthenticationFailed("revoked")
 
     async def call() -> str:
-        async with while_let_in(authenticator, ask):
+        async with while_authorized(authenticator, ask):
             await done.wait()
         return "the result"
 
     calling = asyncio.create_task(call())
     async with asyncio.timeout(10):
-        await until(lambda: bool(authenticator.watching))
+        await until(lambda: bool(authenticator.on_ending))
         authenticator.ended()
         await asked.wait()
         if away:
@@ -42,7 +42,7 @@ async def test_a_call_ends_where_it_is_refused_and_not_where_nobody_can_tell(awa
         else:
             with pytest.raises(ArmoryError, match="revoked"):
                 await calling
-    assert not authenticator.watching
+    assert not authenticator.on_ending
 
 
 async def test_what_was_begun_ends_also_where_the_machine_slept(

@@ -16,7 +16,7 @@ from armory.errors import AuthenticationFailed, ConfigError
 from armory.security.issuer import issuer_named
 from armory.security.jwt import JwtScheme
 from armory.security.settings import JwtSettings
-from tests.unit.security.jwt_provider import Provider, claims, scheme
+from tests.unit.security.jwt_provider import Provider, claims, provider_with_keys, scheme
 
 pytestmark = pytest.mark.anyio
 SECRET = "a-shared-secret-that-is-long-enough-to-keep"
@@ -24,10 +24,7 @@ SECRET = "a-shared-secret-that-is-long-enough-to-keep"
 
 @pytest.fixture(scope="module")
 def provider() -> Provider:
-    found = Provider()
-    found.add("one")
-    found.add("two", "EC")
-    return found
+    return provider_with_keys()
 
 
 async def test_a_good_token_names_user_and_scopes(provider: Provider) -> None:

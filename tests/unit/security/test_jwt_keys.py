@@ -13,17 +13,21 @@ from armory.security.issuer import Issuer
 from armory.security.jwt import JwtScheme
 from armory.security.keys import KeySet
 from armory.security.settings import JwtSettings
-from tests.unit.security.jwt_provider import AUDIENCE, ISSUER, Provider, claims, scheme
+from tests.unit.security.jwt_provider import (
+    AUDIENCE,
+    ISSUER,
+    Provider,
+    claims,
+    provider_with_keys,
+    scheme,
+)
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture(scope="module")
 def provider() -> Provider:
-    found = Provider()
-    found.add("one")
-    found.add("two", "EC")
-    return found
+    return provider_with_keys()
 
 
 async def test_a_key_that_is_for_something_else_signs_nothing() -> None:

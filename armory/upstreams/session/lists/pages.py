@@ -1,6 +1,6 @@
-"""Reads one list of an upstream, all pages, verbatim; a bad entry is left out.
+"""Reads one list of an upstream, all pages, verbatim; a malformed entry is left out.
 
-Owns: paging, its limits, what a broken list costs. Never imports a transport.
+Owns: paging, its limits, and which malformations fail the list. Never imports a transport.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from armory.upstreams.session.lists.entries import Omissions, Unusable, opened, 
 
 MAX_PAGES = 2_000
 CURSOR_BYTES = 16 * 1024
-"""Each is remembered until the list's end, to see whether one comes again."""
+"""Longest cursor: each is remembered until the list's end, to notice one that is repeated."""
 _LONGEST_MS = (1 << 53) - 1
-"""The largest integer that every client reads exactly; larger ones are no time, either."""
+"""Longest time to live: the largest integer that every client reads exactly."""
 LONGEST_S = 30.0
-"""After so long no further page is fetched of lists other than the tools', which wait for them:
-there are servers that list every file of a cloud drive as a resource, ten a page.
+"""After this long no further page is fetched of any list but the tools', which wait for the others:
+some servers list every file of a cloud drive as a resource, ten a page.
 """
 _TURN_S = 0.001
 """How long entries are decoded before the event loop gets its next turn."""
@@ -53,8 +53,7 @@ _KEY = {TOOLS: "name", PROMPTS: "name", RESOURCES: "uri", TEMPLATES: "uriTemplat
 
 _EMPTY = Raw(b'""')
 _NO_ENTRIES = (NULL, EMPTY_OBJECT)
-"""How some write a list without entries: servers in Go a slice that is nil, in Lua an empty table.
-"""
+"""What some servers send for an empty list: in Go a nil slice, in Lua an empty table."""
 _T = TypeVar("_T")
 Entries = list[Mapping[str, Any]]
 
@@ -105,8 +104,8 @@ class PageReader:
     Args:
         link: whose lists.
         max_entries: of one list; a longer one fails.
-        room: what all lists may still take.
-        omitted: told of each entry that is left out.
+        room: the memory that all lists together may still take.
+        omitted: records each entry that is left out.
         declared: as of `fetch_lists`.
     """
 
@@ -128,8 +127,8 @@ class PageReader:
         """The list that `method` fetches; empty where the upstream has no such method.
 
         Raises:
-            BadList: it is none, has no end, or is too long.
-            UpstreamUnavailable: it cannot be had.
+            BadList: it is malformed, has no end, or is too long.
+            UpstreamUnavailable: it cannot be fetched.
         """
         size = 0
         entries: Entries = []
@@ -156,22 +155,33 @@ class PageReader:
             size += len(memoryview(result))
             page = await self._page(method, result)
             shown = page.get(MEMBER[method])
-            if cursor == _EMPTY and shown == first:  # it began anew
+            if cursor == _EMPTY and shown == first:  # it started over
                 return OneList(entries, _strictest(hints), size)
             first = first or shown
             await self._collect(method, page, entries)
             hint = _hint(page)
             if hint is not None:
                 hints.append(hint)
-            cursor = page.get("nextCursor")
-            if cursor is not None and len(memoryview(cursor)) > CURSOR_BYTES:
-                raise self._bad(f"{method} has {long_cursor(cursor)}")
-            if cursor is None or cursor == NULL or (cursor == _EMPTY and self._empty_ends):
+            cursor = self._next_cursor(method, page, seen)
+            if cursor is None:
                 return OneList(entries, _strictest(hints), size)
-            if bytes(cursor) in seen:
-                raise self._bad(f"{method} repeats a cursor")
-            seen.add(bytes(cursor))
         raise self._bad(f"{method} has no end within {MAX_PAGES:,} pages")
+
+    def _next_cursor(self, method: str, page: Mapping[str, Raw], seen: set[bytes]) -> Raw | None:
+        """The cursor of the next page, which is added to `seen`; None after the last page.
+
+        Raises:
+            BadList: it is too long, or was there before.
+        """
+        cursor = page.get("nextCursor")
+        if cursor is not None and len(memoryview(cursor)) > CURSOR_BYTES:
+            raise self._bad(f"{method} has {long_cursor(cursor)}")
+        if cursor is None or cursor == NULL or (cursor == _EMPTY and self._empty_ends):
+            return None
+        if bytes(cursor) in seen:
+            raise self._bad(f"{method} repeats a cursor")
+        seen.add(bytes(cursor))
+        return cursor
 
     @property
     def _empty_ends(self) -> bool:

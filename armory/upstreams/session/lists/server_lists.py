@@ -1,11 +1,12 @@
 """All lists of an upstream as one value; a list that cannot be fetched stays as it was.
 
-Owns: which lists are fetched, and what of them is left out. Never imports a transport.
+Owns: which lists are fetched, and which entries are left out. Never imports a transport.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from armory.domain.catalog import ServerLists, large
@@ -38,6 +39,21 @@ log = Logger(__name__)
 _CAPABILITY = {TOOLS: "tools", PROMPTS: "prompts", RESOURCES: "resources", TEMPLATES: "resources"}
 
 
+@dataclass(slots=True)
+class _Read:
+    """The lists that were read.
+
+    Attributes:
+        entries: by method.
+        cache: (milliseconds to live, scope) by method, where the upstream says.
+        size_bytes: of all pages as they came.
+    """
+
+    entries: dict[str, Entries] = field(default_factory=dict[str, Entries])
+    cache: dict[str, tuple[int, str]] = field(default_factory=dict[str, tuple[int, str]])
+    size_bytes: int = 0
+
+
 async def fetch_lists(
     link: BaseLink,
     *,
@@ -50,41 +66,23 @@ async def fetch_lists(
     """Fetch every list that the upstream's capabilities promise.
 
     Args:
-        link: whose lists; where it mirrors parameters, tools whose `x-mcp-header` annotations are
-            invalid are left out (a client's duty on modern HTTP).
-        before: the last good lists; a list other than the tools' that fails stays as it was there.
-        max_entries: entries of one list; a longer one fails.
-        max_bytes: what all lists may take in memory, as estimated; one that takes more fails.
-        declared: what is declared to an upstream of 2026-07-28, which may list by that as well.
-        quiet: what is left out is not logged: it is for the gateway's own lists already.
+        link: the upstream. If it mirrors parameters in headers, tools with invalid `x-mcp-header`
+            annotations are left out, as clients must do on modern HTTP.
+        before: the last good lists. A list other than the tools' that fails stays as it was there.
+        max_entries: most entries of one list; a longer one fails.
+        max_bytes: memory that all lists may take, as estimated; the list that exceeds it fails.
+        declared: the capabilities to declare to an upstream of 2026-07-28, whose lists may depend
+            on them.
+        quiet: do not log the entries that are left out, because they were logged for the gateway's
+            own lists.
 
     Raises:
-        UpstreamUnavailable: the list of tools could not be had.
+        UpstreamUnavailable: the list of tools could not be fetched.
     """
-    cache: dict[str, tuple[int, str]] = {}
-    omitted = Omissions()
-    lists: dict[str, Entries] = {}
-    size, room = 0, Room(max_bytes)
+    omitted, room = Omissions(), Room(max_bytes)
     reader = PageReader(link, max_entries, room, omitted, declared)
-    for method in MEMBER:
-        if not _promised(link.capabilities, method):
-            continue
-        left = room.left
-        try:
-            fetched = await reader.read(method)
-        except UpstreamUnavailable as error:
-            if method == TOOLS:
-                raise
-            room.left = left  # nothing of it stays
-            log.warning("upstream_list_failed", upstream=link.server, list=method, error=str(error))
-            lists[method] = _previous(before, method)
-            continue
-        lists[method] = fetched.entries
-        size += fetched.size_bytes
-        for name, why in link.left_out.get(method, ()):
-            omitted.add(method, name, why)
-        if fetched.hint is not None:
-            cache[method] = fetched.hint
+    read = await _read_lists(link, reader, room, omitted, before)
+    lists = read.entries
     tools = lists.get(TOOLS, [])
     if link.mirrors_params:
         tools = [tool async for tool in in_turns(tools) if _headers_valid(tool, omitted)]
@@ -100,12 +98,47 @@ async def fetch_lists(
         info=info,
         instructions=link.instructions,
         capabilities=capabilities,
-        cache=cache,
+        cache=read.cache,
         skills=skills,
         dropped=tuple(omitted.first),
         dropped_count=omitted.count,
-        size_bytes=size,
+        size_bytes=read.size_bytes,
     )
+
+
+async def _read_lists(
+    link: BaseLink,
+    reader: PageReader,
+    room: Room,
+    omitted: Omissions,
+    before: ServerLists | None,
+) -> _Read:
+    """Read every list that the upstream promises; one that fails stays as it was `before`.
+
+    Raises:
+        UpstreamUnavailable: the list of tools failed.
+    """
+    read = _Read()
+    for method in MEMBER:
+        if not _promised(link.capabilities, method):
+            continue
+        left = room.left
+        try:
+            fetched = await reader.read(method)
+        except UpstreamUnavailable as error:
+            if method == TOOLS:
+                raise
+            room.left = left  # nothing of it stays
+            log.warning("upstream_list_failed", upstream=link.server, list=method, error=str(error))
+            read.entries[method] = _previous(before, method)
+            continue
+        read.entries[method] = fetched.entries
+        read.size_bytes += fetched.size_bytes
+        for name, why in link.left_out.get(method, ()):
+            omitted.add(method, name, why)
+        if fetched.hint is not None:
+            read.cache[method] = fetched.hint
+    return read
 
 
 def _promised(capabilities: Mapping[str, Any], method: str) -> bool:

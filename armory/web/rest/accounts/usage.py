@@ -1,6 +1,6 @@
 """Usage, quota and the query log over REST.
 
-Owns: the routes. Shows nobody what policy hides, nor one user the doings of another.
+Owns: the routes. Shows no tool that policy hides from the caller, and no user's usage to another.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from typing import Annotated
 import msgspec
 from pydantic import Field
 
+from armory.accounts.usage.rows import quota_row, tool_rows, user_rows
 from armory.accounts.usage.statistics import UsageStatistics
 from armory.accounts.usage.store import ToolStatistics
 from armory.errors import AccessDenied
-from armory.threads import for_callers
+from armory.threads import for_callers_if
 from armory.web.rest.problems import limit_headers
 from armory.web.rest.routes import Answer, Reply, RestCall, Route, Shape
 from armory.web.rest.shapes import Name
@@ -132,57 +133,28 @@ def _user_meant(call: RestCall) -> str:
 async def usage(call: RestCall) -> Reply:
     """`GET /v1/usage`."""
     user = _user_meant(call)
-    found = await call.services.accounts.usage.of_user(user)
-    tools = [
-        {
-            "tool": name,
-            "uses": row.uses,
-            "successes": row.successes,
-            "last_used_at_ms": row.last_used_at_ms,
-        }
-        for name, row in sorted(found.items(), key=lambda item: (-item[1].uses, item[0]))
-    ]
-    return Reply({"user": user, "tools": tools})
+    used = await call.services.accounts.usage.of_user(user)
+    return Reply({"user": user, "tools": user_rows(used)})
 
 
 async def tool_usage(call: RestCall) -> Reply:
     """`GET /v1/usage/tools`."""
     visible = call.services.policy().visible_tools(call.services.catalog(), call.principal).names
     usage = call.services.accounts.usage
-    found = usage.tools()
-    shown = found if call.admin else {n: s for n, s in found.items() if n in visible}
-    return Reply(await for_callers(len(shown) > _MANY, _tools_json, usage, shown))
+    used = usage.tools()
+    shown = used if call.admin else {n: s for n, s in used.items() if n in visible}
+    return Reply(await for_callers_if(len(shown) > _MANY, _tools_json, usage, shown))
 
 
 def _tools_json(usage: UsageStatistics, shown: Mapping[str, ToolStatistics]) -> bytes:
-    by_uses = sorted(shown.items(), key=lambda item: (-item[1].uses, item[0]))
-    tools = [
-        {
-            "tool": name,
-            "uses": stats.uses,
-            "successes": stats.successes,
-            "error_rate": round(stats.error_rate, 6),
-            "uptime": round(usage.uptime_behind(name), 6),
-            "p50_ms": round(stats.p50_ms, 3),
-            "p99_ms": round(stats.p99_ms, 3),
-            "last_used_at_ms": stats.last_used_at_ms,
-        }
-        for name, stats in by_uses
-    ]
-    return msgspec.json.encode({"tools": tools})
+    return msgspec.json.encode({"tools": tool_rows(usage, shown)})
 
 
 async def quota(call: RestCall) -> Reply:
     """`GET /v1/quota`."""
-    found = await call.services.accounts.plans.standing(_user_meant(call))
-    body = {
-        "plan": found.plan,
-        "queries_limit": found.queries_limit,
-        "current_month_usage": found.current_month_usage,
-        "remaining": found.remaining,
-        "resets_at_s": found.resets_at_s,
-    }
-    return Reply(body, headers=limit_headers(found))
+    standing = await call.services.accounts.plans.standing(_user_meant(call))
+    body = quota_row(standing) | {"resets_at_s": standing.resets_at_s}
+    return Reply(body, headers=limit_headers(standing))
 
 
 async def queries(call: RestCall) -> Reply:

@@ -166,7 +166,7 @@ def tool_of(context: RequestContext, name: str) -> ToolRecord:
     """The tool of that name, if the caller sees it.
 
     Raises:
-        Problem: there is none.
+        Problem: the caller sees no such tool.
     """
     record = context.view.tool(context, name)
     if record is None:

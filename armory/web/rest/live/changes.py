@@ -19,7 +19,7 @@ from armory.web.rest.problems import Problem
 from armory.web.rest.routes import Answer, Reply, RestCall, Route, Shape
 
 _SHOWN_LINES = 20_000
-"""Of all differences; those of the tools that follow are left to `armory approve`."""
+"""Lines of differences after which further tools are left to `armory approve`."""
 _TOO_MUCH = "too much has changed to show it here; `armory approve` shows it"
 
 

@@ -1,6 +1,6 @@
 """Recent activity, reloading the configuration, and restarting an upstream.
 
-Owns: the routes. Shows nobody the doings of others but an administrator.
+Owns: the routes. Only administrators see the activity of others.
 """
 
 from __future__ import annotations

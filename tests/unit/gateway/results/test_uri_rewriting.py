@@ -164,6 +164,6 @@ async def test_what_others_wait_for_goes_between_the_steps_of_very_many_links() 
     renaming = asyncio.ensure_future(steps_for_callers(told()))
     async with asyncio.timeout(20):
         await first.wait()
-        assert await for_callers(True, bytes, b"another's") == b"another's"
+        assert await for_callers(bytes, b"another's") == b"another's"
         assert not renaming.done()
         await renaming

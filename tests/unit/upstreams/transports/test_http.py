@@ -30,11 +30,6 @@ INFO = {"name": "test", "version": "0"}
 
 
 @pytest.fixture
-def observer() -> RecordingObserver:
-    return RecordingObserver()
-
-
-@pytest.fixture
 async def server() -> AsyncIterator[ScriptedUpstream]:
     async with ScriptedUpstream() as server:
         yield server

@@ -5,10 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec import Raw
@@ -16,59 +13,15 @@ from msgspec import Raw
 from armory.errors import UpstreamUnavailable
 from armory.protocol.link import Call
 from armory.protocol.session_events import Lost
-from armory.testing.clients.recording import RecordingClient, RecordingObserver, plain
+from armory.testing.clients.recording import RecordingObserver
 from armory.testing.processes import alive
 from armory.testing.waiting import until
-from armory.upstreams.session.context import Identity, LinkContext
-from armory.upstreams.session.handshake import initialize
+from armory.upstreams.session.context import LinkContext
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.transports.stdio import StdioLink
+from tests.unit.upstreams.transports.stdio_links import Start, call, inline, scripted
 
 pytestmark = pytest.mark.anyio
-
-Start = Callable[..., Awaitable[StdioLink]]
-PATHS = ":".join(path for path in sys.path if path)
-
-
-def scripted(*options: str, **more: Any) -> UpstreamSpec:
-    args = ("-m", "armory.testing.upstreams.stdio", "--era", "legacy", *options)
-    env = {"PYTHONPATH": PATHS, **more.pop("env", {})}
-    return UpstreamSpec("up", command=sys.executable, args=args, env=env, **more)
-
-
-def inline(program: str, **more: Any) -> UpstreamSpec:
-    return UpstreamSpec("up", command=sys.executable, args=("-c", program), **more)
-
-
-@pytest.fixture
-def observer() -> RecordingObserver:
-    return RecordingObserver()
-
-
-@pytest.fixture
-async def start(observer: RecordingObserver) -> AsyncIterator[Start]:
-    links: list[StdioLink] = []
-
-    async def starting(spec: UpstreamSpec, *, hello: bool = True) -> StdioLink:
-        link = StdioLink(LinkContext(spec, {"name": "test", "version": "0"}, observer))
-        links.append(link)
-        await link.open()
-        if hello:
-            link.adopt(await initialize(link, "2025-11-25", {}))
-        else:
-            link.adopt(Identity("legacy", "2025-11-25"))
-        return link
-
-    yield starting
-    for link in links:
-        await link.close()
-        assert not alive(link.pid)
-
-
-async def call(link: StdioLink, tool: str, **more: Any) -> Any:
-    params = {"name": Raw(f'"{tool}"'.encode())}
-    reply = await link.request(Call("tools/call", params, **more))
-    return plain(reply.result)
 
 
 async def test_the_environment_is_minimal(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,22 +213,6 @@ async def test_a_process_that_does_not_read_is_not_waited_for_longer(start: Star
 # --- whose question is it?
 
 
-def asking() -> RecordingClient:
-    return RecordingClient({"elicitation": {}}, answers={"elicitation/create": {"action": "x"}})
-
-
-async def test_only_the_client_that_declared_it_is_asked(start: Start) -> None:
-    link = await start(scripted())
-    bystander = RecordingClient({"sampling": {}})
-    other = asyncio.create_task(call(link, "wait", client=bystander))
-    client = asking()
-    answer = await call(link, "elicit", client=client)
-    assert answer["structuredContent"]["result"] == {"action": "x"}
-    assert bystander.asked == []
-    await call(link, "free")
-    await other
-
-
 async def test_a_broken_pipe_says_why_the_process_ended(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -296,105 +233,4 @@ print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": {}}), flush=T
 print("no licence", file=sys.stderr, flush=True)
 time.sleep(0.3)
 os._exit(3)
-"""
-
-
-async def test_a_question_that_could_be_anyones_is_refused_and_then_calls_take_turns(
-    start: Start,
-) -> None:
-    link = await start(scripted())
-    first, second = asking(), asking()
-    for tool in ("wait", "elicit"):  # they have never asked anybody anything
-        link.silent.add("tools/call", f'"{tool}"'.encode())
-    waiting = asyncio.create_task(call(link, "wait", client=first))
-    await asyncio.sleep(0)  # it is sent before the call that asks
-    answer = await call(link, "elicit", client=second)
-    assert "cannot be attributed" in answer["structuredContent"]["error"]["message"]
-    assert first.asked == second.asked == []
-    await call(link, "free")
-    await waiting
-    # Having seen that this upstream asks, the link lets such calls run one at a time.
-    first.hold.clear()
-    one = asyncio.create_task(call(link, "elicit", client=first))
-    await asyncio.wait_for(first.was_asked.wait(), 30)
-    two = asyncio.create_task(call(link, "elicit", client=second))
-    assert (await call(link, "echo", client=RecordingClient()))["isError"] is False
-    assert not second.asked
-    first.hold.set()
-    for task in (one, two):
-        assert (await task)["structuredContent"]["result"] == {"action": "x"}
-
-
-async def test_a_question_on_behalf_of_a_cancelled_call_reaches_nobody_else(start: Start) -> None:
-    """The upstream heeds no cancellation: it asks when the call is gone and another one waits."""
-    link = await start(inline(GHOST), hello=False)
-    gone_client, client = asking(), asking()
-    cancelled = asyncio.create_task(call(link, "asks-late", client=gone_client))
-    await asyncio.sleep(0)
-    cancelled.cancel()
-    await asyncio.gather(cancelled, return_exceptions=True)
-    answer = await call(link, "other", client=client, timeout_s=30)
-    assert answer["late"]["error"]["code"] == -32601
-    assert answer["own"]["result"] == {"action": "x"}
-    assert gone_client.asked == []
-    assert len(client.asked) == 1
-
-
-async def test_nobody_waits_for_a_cancelled_call_that_could_not_ask(
-    start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("armory.upstreams.session.turns._ABANDONED_S", 3_600.0)
-    link = await start(scripted())
-    hanging = asyncio.create_task(call(link, "hang", client=RecordingClient()))
-    await asyncio.sleep(0)
-    hanging.cancel()
-    await asyncio.gather(hanging, return_exceptions=True)
-    answer = await call(link, "elicit", client=asking(), timeout_s=30)
-    assert answer["structuredContent"]["result"]
-
-
-async def test_roots_that_changed_are_asked_for_outside_of_calls(start: Start) -> None:
-    link = await start(inline(ROOTED), hello=False)
-    client = RecordingClient({"roots": {}}, answers={"roots/list": {"roots": []}})
-    stranger = RecordingClient({"roots": {}})
-    await call(link, "hello", client=stranger)
-    await link.roots_changed(client)
-    assert (await call(link, "told", timeout_s=30))["result"] == {"roots": []}
-    assert [method for method, _ in client.asked] == ["roots/list"]
-    assert stranger.asked == []
-
-
-ROOTED = r"""
-import sys, json
-told = waiting = None
-for line in sys.stdin:
-    message = json.loads(line)
-    if message.get("method") == "notifications/roots/list_changed":
-        print(json.dumps({"jsonrpc": "2.0", "id": "r", "method": "roots/list"}), flush=True)
-    elif message.get("id") == "r":
-        told = message
-    elif message["params"]["name"] == "told":
-        waiting = message["id"]
-    else:
-        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": {}}), flush=True)
-    if told and waiting:
-        print(json.dumps({"jsonrpc": "2.0", "id": waiting, "result": told}), flush=True)
-"""
-
-GHOST = r"""
-import sys, json
-def ask(name):
-    ask = {"jsonrpc": "2.0", "id": name, "method": "elicitation/create", "params": {}}
-    print(json.dumps(ask), flush=True)
-    while True:
-        answer = json.loads(sys.stdin.readline())
-        if answer.get("id") == name: return answer
-late = None
-for line in sys.stdin:
-    message = json.loads(line)
-    if message.get("method") == "notifications/cancelled":
-        late = ask("a")
-    if message.get("method") != "tools/call" or message["params"]["name"] != "other": continue
-    result = {"late": late, "own": ask("b")}
-    print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
 """
