@@ -118,9 +118,13 @@ async def opened_tracing(settings: OtelSettings, version: str) -> AsyncGenerator
     from armory.telemetry.tracing import Tracing
     from armory.threads import unattended
 
-    resource = _resource(version)
-    traces = _spans(resource, version) if spans else None
-    durations, exporting = _metrics(resource, version) if metrics else (None, None)
+    try:
+        resource = _resource(version)
+        traces = _spans(resource, version) if spans else None
+        durations, exporting = _metrics(resource, version) if metrics else (None, None)
+    except (ValueError, RuntimeError) as error:
+        # The SDK does without some values that it cannot use, and raises these at others.
+        raise ConfigError(f"the variables OTEL_* do not work out: {error}", path=_PATH) from error
     ended = traces.on_end if traces else None
     tracing = Tracing(ended, durations, Sampling(), queries=settings.queries)
     with _seldom_logged():

@@ -51,6 +51,26 @@ def test_a_protocol_that_is_not_there_is_refused_by_name() -> None:
     check(OtelSettings(), ALL | only)
 
 
+@pytest.mark.parametrize(
+    ("variable", "value", "why"),
+    [
+        ("OTEL_BSP_MAX_QUEUE_SIZE", "256", "less than or equal to max_queue_size"),
+        ("OTEL_BSP_SCHEDULE_DELAY", "0", "schedule_delay_millis must be positive"),
+        ("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", "some", "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT must be"),
+        ("OTEL_PYTHON_EXPORTER_OTLP_HTTP_CREDENTIAL_PROVIDER", "none", "'none' not found"),
+    ],
+)
+async def test_what_the_sdk_refuses_is_a_mistake_of_the_configuration(
+    variable: str, value: str, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(ConfigError, match=why) as refused:
+        async with opened_tracing(OtelSettings(), "1"):
+            pass
+    assert refused.value.path == "observability.otel.enabled"
+
+
 async def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = load_text("observability: {otel: {enabled: true}}\ntool_rag: {enabled: false}")
     assert absent_extras(loaded) == []
