@@ -9,8 +9,13 @@ import zlib
 from collections.abc import Iterator
 
 _GZIP = 31
+_BARE = -zlib.MAX_WBITS
 _CODINGS = {b"gzip": _GZIP, b"x-gzip": _GZIP, b"deflate": zlib.MAX_WBITS}
 """Codings and their `wbits` in zlib. None is asked for, so they are rare."""
+_ZLIB = 8
+"""The lower half of the first byte of zlib's format, which `deflate` means (RFC 9110 §8.4.1.2);
+some servers send the data without it.
+"""
 _MEMBER = b"\x1f"
 """The first byte of a gzip member; anything else after one is padding."""
 _MOST_BYTES = 16 * 1024 * 1024
@@ -51,7 +56,10 @@ class Unpacking:
         Raises:
             UnusableBody: it is not what it is said to be, or becomes too large.
         """
-        self._fed = True
+        if not self._fed and chunk:
+            self._fed = True
+            if self._bits == zlib.MAX_WBITS and chunk[0] & 0x0F != _ZLIB:
+                self._stream = zlib.decompressobj(_BARE)
         if self._stream is None:
             named = self._coding.decode("ascii", "replace")[:40]
             raise UnusableBody(f"the body has the coding {named!r}, which was not asked for")

@@ -28,6 +28,9 @@ _PREPARED = "prepared_statement_cache_size"
 each transaction another connection (pgbouncer)."""
 READ_ONLY = "25006"
 """The SQLSTATE of Postgres about a write where only reads are allowed."""
+_CONNECT = "connect_timeout"
+"""A parameter of a URL that other clients know: seconds, 0 for the default. The driver takes it as
+an argument."""
 _OF_SQLALCHEMY = ("host", "port", "ssl", _PREPARED)
 """Parameters of a URL that SQLAlchemy reads itself or hands on as they are."""
 
@@ -92,7 +95,10 @@ def make_engine(url: URL, pool_size: int) -> Engine:
         return engine
     arguments: dict[str, Any] = dict.fromkeys(("timeout", "command_timeout"), _POSTGRES_TIMEOUT_S)
     own = {name: value for name, value in url.query.items() if name in _OF_SQLALCHEMY}
-    if rest := {name: value for name, value in url.query.items() if name not in own}:
+    rest = {name: value for name, value in url.query.items() if name not in own}
+    if str(rest.get(_CONNECT)).isdecimal():
+        arguments["timeout"] = float(str(rest.pop(_CONNECT))) or _POSTGRES_TIMEOUT_S
+    if rest:
         # `sslmode` and the like, which the driver reads in a URL alone
         arguments["dsn"] = f"postgresql://?{urlencode(rest, doseq=True)}"
     if own.get(_PREPARED) == "0":

@@ -86,6 +86,19 @@ def check(settings: OtelSettings, environ: Mapping[str, str] = os.environ) -> No
                     f"{name} is {protocol!r}; expected http/protobuf (port 4318 of a collector)",
                     path=_PATH,
                 )
+    _check_endpoints(environ, (TRACES_ENDPOINT, spans), (METRICS_ENDPOINT, metrics))
+
+
+def _check_endpoints(environ: Mapping[str, str], *signals: tuple[str, bool]) -> None:
+    for own, on in signals:
+        name = own if environ.get(own) else ENDPOINT
+        url = environ.get(name, "").lower()
+        if on and url and not url.startswith(("http://", "https://")):  # may have a password in it
+            raise ConfigError(
+                f"{name} does not begin with http:// or https://; expected a URL such as "
+                "http://collector:4318",
+                path=_PATH,
+            )
 
 
 def installed() -> bool:
@@ -118,9 +131,13 @@ async def opened_tracing(settings: OtelSettings, version: str) -> AsyncGenerator
     from armory.telemetry.tracing import Tracing
     from armory.threads import unattended
 
-    resource = _resource(version)
-    traces = _spans(resource, version) if spans else None
-    durations, exporting = _metrics(resource, version) if metrics else (None, None)
+    try:
+        resource = _resource(version)
+        traces = _spans(resource, version) if spans else None
+        durations, exporting = _metrics(resource, version) if metrics else (None, None)
+    except (ValueError, RuntimeError) as error:
+        # The SDK does without some values that it cannot use, and raises these at others.
+        raise ConfigError(f"the variables OTEL_* do not work out: {error}", path=_PATH) from error
     ended = traces.on_end if traces else None
     tracing = Tracing(ended, durations, Sampling(), queries=settings.queries)
     with _seldom_logged():
@@ -201,9 +218,11 @@ def _spans(resource: Any, version: str) -> Any:
     from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
     from armory.telemetry.span_export import Spans
+    from armory.telemetry.trusting import session_for
 
     scope = InstrumentationScope("armory", version)
-    return BatchSpanProcessor(Spans(OTLPSpanExporter(), resource, scope))
+    exporter = OTLPSpanExporter(session=session_for("TRACES"))
+    return BatchSpanProcessor(Spans(exporter, resource, scope))
 
 
 def _metrics(resource: Any, version: str) -> tuple[Durations, Any]:
@@ -215,8 +234,9 @@ def _metrics(resource: Any, version: str) -> tuple[Durations, Any]:
 
     from armory.telemetry import durations as d
     from armory.telemetry.exporting import Exporting
+    from armory.telemetry.trusting import session_for
 
-    exporter = OTLPMetricExporter()
+    exporter = OTLPMetricExporter(session=session_for("METRICS"))
     if os.environ.get(d.AGGREGATION, "").strip().lower() == d.EXPONENTIAL:
         reader = PeriodicExportingMetricReader(exporter)
         provider = MeterProvider([reader], resource, shutdown_on_exit=False)

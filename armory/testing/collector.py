@@ -6,6 +6,7 @@ Owns: `Collector`. Needs the extra `otel`. Never used by the gateway itself.
 from __future__ import annotations
 
 import gzip
+import ssl
 from collections.abc import Iterable
 from dataclasses import dataclass
 from types import TracebackType
@@ -38,6 +39,9 @@ class CollectedSpan:
 class Collector:
     """OTLP over HTTP; `async with Collector() as collector: collector.url`.
 
+    Args:
+        tls: makes it HTTPS.
+
     Attributes:
         url: for `OTEL_EXPORTER_OTLP_ENDPOINT`.
         spans: in the order of their arrival.
@@ -45,8 +49,9 @@ class Collector:
         bounds: boundaries of histograms by the metric's name; exponential ones have none.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.url = ""
+        self._tls = tls
         self.spans: list[CollectedSpan] = []
         self.metrics: dict[str, list[dict[str, Any]]] = {}
         self.bounds: dict[str, tuple[float, ...]] = {}
@@ -57,10 +62,10 @@ class Collector:
 
     async def __aenter__(self) -> Collector:
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        site = web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=self._tls)
         await site.start()
         host, port = self._runner.addresses[0][:2]
-        self.url = f"http://{host}:{port}"
+        self.url = f"http{'' if self._tls is None else 's'}://{host}:{port}"
         return self
 
     async def __aexit__(

@@ -30,6 +30,8 @@ async def named(url: str) -> str:
         ("sslmode=disable", ""),
         ("sslmode=prefer&application_name=armory", "armory"),
         ("ssl=prefer", ""),
+        ("connect_timeout=5&sslmode=prefer", ""),
+        ("connect_timeout=0", ""),
     ],
 )
 async def test_parameters_of_a_url_hold(
@@ -45,6 +47,7 @@ async def test_parameters_of_a_url_hold(
         ("sslmode=odd", "`sslmode` parameter must be one of"),
         ("sslmode=verify-full&sslrootcert=/nowhere.pem", "No such file"),
         ("channel_binding=require", 'parameter "channel_binding"'),
+        ("connect_timeout=soon", 'parameter "connect_timeout"'),
     ],
 )
 async def test_what_cannot_hold_is_told(

@@ -107,6 +107,7 @@ async def test_more_users_keys_and_packs_than_fit_a_page(tmp_path: Path, package
     async with driven(packages, tmp_path, "people", users=501) as found:
         assert found["asked"] == "Keep"
         assert found["kept"].startswith("Delete")
+        assert found["escaped"].startswith("Delete")
         assert found["oldest"] == 1
 
 

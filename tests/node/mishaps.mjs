@@ -165,6 +165,10 @@ const scenarios = {
     await page.keyboard.press("Enter");
     await one.waitFor();
     facts.kept = await focused(page);
+    await page.keyboard.press("Enter");
+    await page.keyboard.press("Escape");
+    await one.waitFor();
+    facts.escaped = await focused(page);
     const keys = page.getByRole("region", { name: "Keys", exact: true });
     await keys.getByRole("cell", { name: "key-0500", exact: true }).waitFor();
     await keys.getByRole("button", { name: "More keys" }).click();

@@ -13,6 +13,7 @@ from armory.errors import UpstreamUnavailable
 from armory.http1.eventstream import EventParser
 from armory.http1.failing import broken
 from armory.http1.reading import Answer, EventReader, release
+from armory.http1.response import BadAnswer
 from armory.logger import Logger
 from armory.protocol.headers import LAST_EVENT_ID
 from armory.protocol.link import FOREVER_S, Reply
@@ -233,6 +234,9 @@ class AnswerStreams:
     ) -> Reply | None:
         """The answer on a stream, which is released then; None: the stream ended or
         broke before.
+
+        Raises:
+            UpstreamUnavailable: it cannot be read from its first byte on.
         """
         try:
             with EventReader(response, parser, self._link.meter) as events:
@@ -246,6 +250,8 @@ class AnswerStreams:
                     await self._link.rest()
         except broken() as error:
             log.debug("upstream_stream_broken", upstream=self._link.server, error=repr(error))
+            if isinstance(error, BadAnswer) and parser.last_id is None:
+                raise self._client.failed(error) from None
         return None
 
     async def _resumed(self, parser: EventParser, pending: Pending) -> Answer:

@@ -119,7 +119,7 @@ function Turn(props: { of: string; after: string; next: string | null | undefine
 /** The keyboard goes to the heading of a section of which something goes that has it. */
 const toHeading = (from: Element | null): void => from?.closest("section")?.querySelector<HTMLElement>("h2")?.focus();
 
-/** A button that asks once more; the keyboard stays where it asks, and goes to the section's heading when the button is to go. */
+/** A button that asks once more, until Escape; the keyboard stays where it asks, and goes to the section's heading when the button is to go. */
 function Sure(props: { what: string; word: string; asked: boolean; ask: () => void; yes: () => void; no: () => void }) {
   const box = useRef<HTMLSpanElement>(null);
   const before = useRef(props.asked);
@@ -133,7 +133,7 @@ function Sure(props: { what: string; word: string; asked: boolean; ask: () => vo
     props.yes();
   };
   return (
-    <span class="row" ref={box}>
+    <span class="row" ref={box} onKeyDown={(event) => { if (props.asked && event.key === "Escape") props.no(); }}>
       {props.asked
         ? <>
             <button type="button" class="quiet danger" onClick={yes} aria-label={`${props.what}, really`}>Really {props.word.toLowerCase()}</button>

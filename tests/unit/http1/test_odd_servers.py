@@ -5,6 +5,7 @@ answer, and an error names its cause.
 import asyncio
 import base64
 import gzip
+import zlib
 
 import pytest
 from yarl import URL
@@ -89,13 +90,15 @@ async def test_a_body_that_cannot_be_unpacked_says_why(answer: bytes, says: str)
     ("answer", "body"),
     [
         (packed(b"{}", b"identity"), b"{}"),
+        (packed(zlib.compress(b"{}", wbits=-15), b"deflate"), b"{}"),
+        (packed(zlib.compress(b"{}", wbits=9), b"deflate"), b"{}"),
         (packed(b""), b""),
         (
             saying(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: identity\r\n\r\nto the end"),
             b"to the end",
         ),
     ],
-    ids=["identity", "nothing", "transfer"],
+    ids=["identity", "bare deflate", "deflate", "nothing", "transfer"],
 )
 async def test_odd_bodies_that_are_whole(answer: bytes | Answer, body: bytes) -> None:
     async with peer(answer) as (other, connections):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import ssl
 import sys
+from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
@@ -19,6 +21,7 @@ from armory.telemetry import export
 from armory.telemetry.durations import AGGREGATION, EXPONENTIAL
 from armory.telemetry.export import MODULE, OnceAMinute, check, enabled_signals, opened_tracing
 from armory.telemetry.settings import OtelSettings
+from armory.testing.certificates import certificate
 from armory.testing.collector import Collector
 
 pytestmark = pytest.mark.anyio
@@ -51,6 +54,36 @@ def test_a_protocol_that_is_not_there_is_refused_by_name() -> None:
     check(OtelSettings(), ALL | only)
 
 
+@pytest.mark.parametrize(
+    "name", ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"]
+)
+def test_an_endpoint_that_is_no_url_is_refused_by_name(name: str) -> None:
+    with pytest.raises(ConfigError, match=rf"{name} does not begin with http://") as refused:
+        check(OtelSettings(), ALL | {name: "ann:secret@collector:4318"})
+    assert "secret" not in str(refused.value)
+    check(OtelSettings(), ALL | {name: "HTTPS://collector:4318"})
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "why"),
+    [
+        ("OTEL_BSP_MAX_QUEUE_SIZE", "256", "less than or equal to max_queue_size"),
+        ("OTEL_BSP_SCHEDULE_DELAY", "0", "schedule_delay_millis must be positive"),
+        ("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", "some", "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT must be"),
+        ("OTEL_PYTHON_EXPORTER_OTLP_HTTP_CREDENTIAL_PROVIDER", "none", "'none' not found"),
+    ],
+)
+async def test_what_the_sdk_refuses_is_a_mistake_of_the_configuration(
+    variable: str, value: str, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(ConfigError, match=why) as refused:
+        async with opened_tracing(OtelSettings(), "1"):
+            pass
+    assert refused.value.path == "observability.otel.enabled"
+
+
 async def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = load_text("observability: {otel: {enabled: true}}\ntool_rag: {enabled: false}")
     assert absent_extras(loaded) == []
@@ -81,6 +114,27 @@ async def test_the_environment_says_how_durations_are_put_together(
         (point,) = collector.metrics[c.DURATION["client"]]
         assert point[c.TOOL] == "a"
         assert collector.bounds.get(c.DURATION["client"]) == bounds
+
+
+@pytest.mark.parametrize("signal", ["", "METRICS_"])
+async def test_the_certificate_that_is_named_is_trusted_whatever_bundle_there_is(
+    signal: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trusted, key = certificate(tmp_path)
+    (tmp_path / "others").mkdir()
+    other, _ = certificate(tmp_path / "others")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(trusted, key)
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(other))
+    monkeypatch.setenv(f"OTEL_EXPORTER_OTLP_{signal}CERTIFICATE", str(trusted))
+    series = c.Series("tools/call", "tool", "a", None, None, "2026-07-28", "pipe")
+    async with Collector(context) as collector:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", f"{collector.url}/v1/metrics")
+        async with opened_tracing(OtelSettings(), "1") as tracing:
+            assert tracing is not None
+            assert tracing.durations is not None
+            tracing.durations.record(c.DURATION["client"], 0.2, series)
+        assert c.DURATION["client"] in collector.metrics
 
 
 async def test_a_collector_that_does_not_answer_holds_the_end_up_for_a_moment(

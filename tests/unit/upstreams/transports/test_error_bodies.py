@@ -1,4 +1,6 @@
-"""What the bodies of HTTP errors say, and that 401 and 403 read as what they are."""
+"""What the bodies of HTTP errors say, that 401 and 403 read as what they are, and why a stream
+could not be read.
+"""
 
 from __future__ import annotations
 
@@ -89,6 +91,27 @@ async def test_the_state_of_such_an_upstream_is_login_required(url: Url) -> None
     await until(lambda: supervisor.status()["docs"].state == "login_required")
     await supervisor.stop()
     await pool.close()
+
+
+@pytest.mark.parametrize("protocol", ["auto", "2025-11-25", "2026-07-28"])
+async def test_a_stream_in_a_coding_that_is_not_known_is_told_as_that(protocol: str) -> None:
+    async def answer(_request: web.Request) -> web.Response:
+        coded = {"Content-Type": "text/event-stream", "Content-Encoding": "zstd"}
+        return web.Response(body=b"(\xb5/\xfd", headers=coded)
+
+    app = web.Application()
+    app.router.add_post("/mcp", answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    at = f"http://127.0.0.1:{runner.addresses[0][1]}/mcp"
+    connector = Connector(UpstreamSpec("up", url=at, protocol=protocol), {"name": "t"})
+    try:
+        with pytest.raises(UpstreamUnavailable, match="coding 'zstd', which was not asked for"):
+            await connector.connect(Owner(ANONYMOUS), {}, RecordingObserver())
+    finally:
+        await connector.close()
+        await runner.cleanup()
 
 
 @pytest.mark.parametrize(
