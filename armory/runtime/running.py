@@ -208,8 +208,11 @@ class Runtime:
         return len(self.gateway.view.catalog.tools)
 
     def _upstreams_up(self) -> dict[str, bool]:
+        """Which upstreams are up, of those that have answered or failed: what a start takes is no
+        time in which they were down.
+        """
         status = self.supervisor.status()
-        return {key: found.up for key, found in status.items()}
+        return {key: found.up for key, found in status.items() if found.state != "connecting"}
 
     def packs(self) -> PackScopes | None:
         """The active packs of each user; None where accounts do not narrow anything."""
