@@ -6,7 +6,8 @@ it ends any other program, without a traceback. Imports nothing before that is s
 
 from __future__ import annotations
 
-import signal
+# `signal` adds `enum` to it, which would be most of what is imported before that is so
+import _signal as signal  # pyright: ignore[reportMissingImports]
 
 
 def main() -> None:

@@ -124,6 +124,32 @@ def test_windows_is_told_where_armory_runs(
     assert said.startswith("error: Armory runs on Linux and macOS; on Windows run it in WSL")
 
 
+def test_hardly_anything_is_imported_before_an_interrupt_ends_it_quietly() -> None:
+    program = "import sys; import armory.cli.entry; print(*sys.modules)"
+    ran = subprocess.run(
+        [sys.executable, "-S", "-c", program],  # what Python's `site` imports is not ours
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        cwd=ROOT,
+    )
+    assert {"typing", "enum", "importlib", "re"} & set(ran.stdout.split()) == set()
+
+
+def test_python_runs_it_as_a_module() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "armory", "frobnicate"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=ROOT,
+    )
+    assert ran.returncode == 2
+    assert "Usage: armory " in ran.stderr
+
+
 AT_IMPORT = """
 import importlib, importlib.abc, os, signal, sys
 
