@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -148,6 +149,29 @@ def test_python_runs_it_as_a_module() -> None:
     )
     assert ran.returncode == 2
     assert "Usage: armory " in ran.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (b"add", b"\xff"),
+        (b"tools", b"--url", b"http://\xff/mcp"),
+        (b"call", b"a__b", b'{"text": "\xff"}'),
+        (b"call", b"a__b", b"-"),
+    ],
+)
+def test_what_is_no_text_is_named(arguments: tuple[bytes, ...], tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable.encode(), b"-m", b"armory", *arguments],
+        input=b'{"text": "\xff"}',
+        capture_output=True,
+        timeout=60,
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "ARMORY_HOME": str(tmp_path)},
+    )
+    assert ran.returncode == 2
+    assert b"is not UTF-8 text" in ran.stderr
 
 
 AT_IMPORT = """
