@@ -174,6 +174,26 @@ def test_what_is_no_text_is_named(arguments: tuple[bytes, ...], tmp_path: Path) 
     assert b"is not UTF-8 text" in ran.stderr
 
 
+BEFORE_IT_RUNS = """
+import gc, os, signal, sys
+gc.set_threshold = lambda *_: os.kill(os.getpid(), signal.SIGINT)
+sys.argv[1:] = ["version"]
+from armory.cli.entry import main
+main()
+"""
+
+
+def test_an_interrupt_before_a_command_runs_shows_no_traceback() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", BEFORE_IT_RUNS],
+        capture_output=True,
+        timeout=60,
+        check=False,
+        cwd=ROOT,
+    )
+    assert (ended.returncode, ended.stderr) == (INTERRUPTED, b"")
+
+
 AT_IMPORT = """
 import importlib, importlib.abc, os, signal, sys
 
