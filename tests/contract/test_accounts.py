@@ -17,7 +17,6 @@ from armory.accounts.query_log import QueryRecord
 from armory.accounts.registry import TOOLS
 from armory.accounts.service import Accounts
 from armory.accounts.settings import AccountSettings
-from armory.accounts.usage.store import UsageStore
 from armory.domain.principal import Principal
 from armory.errors import AuthenticationFailed, InvalidRequest, RateLimited
 from armory.storage.database import Database
@@ -306,21 +305,6 @@ async def test_statistics_of_replicas_add_up_and_survive(replicas: Any) -> None:
     shown = third.usage.tool("git__show")
     assert shown is not None
     assert shown.uses == 2
-
-
-async def test_statistics_that_are_read_already_are_not_summed_up_again(replicas: Any) -> None:
-    accounts = await replicas.start()
-    store, since = UsageStore(accounts.database), 0
-    accounts.usage.called("ann", "git__log", ok=True, latency_ms=5.0)
-    accounts.usage.called("ann", "git__show", ok=True, latency_ms=5.0)
-    await accounts.usage.flush()
-    assert set(await store.changed_tools(since)) == {"git__log", "git__show"}
-    assert await store.changed_tools(since) == {}
-    accounts.usage.called("bob", "git__log", ok=False, latency_ms=5.0)
-    await accounts.usage.flush()
-    found = await store.changed_tools(since)
-    assert {tool: (it.uses, it.successes) for tool, it in found.items()} == {"git__log": (2, 1)}
-    assert set(await store.changed_tools(since, anew=True)) == {"git__log", "git__show"}
 
 
 async def test_ranking_reads_popularity_history_and_performance(replicas: Any) -> None:
