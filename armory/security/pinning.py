@@ -235,12 +235,15 @@ class Pinning:
         pinned = self._pins.get(tool.server, {}).get(tool.original_name)
         return pinned is not None and pinned.fingerprint != tool.fingerprint
 
-    def approve(self, tool: ToolRecord) -> None:
-        """Pin a tool's present definition."""
+    def approve(self, *tools: ToolRecord) -> None:
+        """Pin the present definitions of these tools, in one go: each time, the file is written
+        anew.
+        """
         with self._turn:
-            self._pin(tool.server, tool.original_name, tool.fingerprint, tool.definition)
-            self.withheld.pop(tool.name, None)
-            self._write()
+            for tool in tools:
+                self._pin(tool.server, tool.original_name, tool.fingerprint, tool.definition)
+                self.withheld.pop(tool.name, None)
+            self.store()
 
     def take(self, change: Changed) -> None:
         """Pin the definition of one of `withheld`; `admit` then lets it in."""

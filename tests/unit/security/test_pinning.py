@@ -63,6 +63,23 @@ def test_approval_lets_it_back(path: Path) -> None:
     assert Pinning(path, "block").admit(changed) is changed
 
 
+def test_many_are_approved_in_one_go(path: Path) -> None:
+    def described(text: str) -> Catalog:
+        tools = [{"name": f"t{number}", "description": text} for number in range(1_000)]
+        return build_catalog({"s": ServerLists(tools=tools)})[0]
+
+    pinning = Pinning(path, "block")
+    pinning.admit(described("one"))
+    changed = described("two")
+    assert pinning.admit(changed).tools == {}
+    pinning.approve(*changed.tools.values())
+    assert pinning.admit(changed) is changed
+    assert Pinning(path, "block").admit(changed) is changed
+    before = path.stat()
+    pinning.approve()  # of nothing: there is nothing to write
+    assert path.stat() == before
+
+
 class Slow(type(Path())):
     """Where the first one who writes waits for the second, as long as that can be."""
 
