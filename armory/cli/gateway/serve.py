@@ -34,7 +34,6 @@ from armory.runtime.memory.allocator import return_free_memory, return_large_buf
 from armory.runtime.memory.collecting import Collector
 from armory.runtime.memory.huge_pages import use_huge_pages
 from armory.runtime.opening import open_runtime
-from armory.runtime.reloading import Reloaded
 from armory.runtime.settings import log_settings, stdio_settings
 from armory.tasks import spawn, start
 from armory.tasks import stop as end
@@ -42,6 +41,7 @@ from armory.threads import lower_priority, wake_sooner
 from armory.web.connections.descriptors import have_usual
 
 if TYPE_CHECKING:
+    from armory.runtime.reloading import Reloaded
     from armory.runtime.running import Runtime
 
 _log = Logger(__name__)
