@@ -14,10 +14,12 @@ Owns: the public names, imported on first use, and telemetry of libraries, which
 from __future__ import annotations
 
 import os
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
+# `typing` would be much of what is imported before `armory.cli.entry` answers to interrupts
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from armory.errors import ArmoryError
     from armory.retrieval.library.memory import AsyncToolMemory
     from armory.retrieval.library.memory_sync import ToolMemory
@@ -41,6 +43,8 @@ os.environ.update({name: "1" for name in _QUIET if name not in os.environ})
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
+        from importlib import import_module
+
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'armory' has no attribute {name!r}")
 

@@ -54,7 +54,7 @@ class Accounts:
         cache: likewise.
         settings: see `AccountSettings`.
         tools: number of tools in the catalog.
-        upstreams: which servers are up now, for uptimes.
+        upstreams: which servers are up now, for uptimes, of those that have started.
     """
 
     def __init__(

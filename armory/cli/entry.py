@@ -6,7 +6,10 @@ it ends any other program, without a traceback. Imports nothing before that is s
 
 from __future__ import annotations
 
-import signal
+# `signal` adds `enum` to it, which would be most of what is imported before that is so
+import _signal as signal  # pyright: ignore[reportMissingImports]
+
+_INTERRUPTED = 130
 
 
 def main() -> None:
@@ -17,6 +20,9 @@ def main() -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     from armory.cli.main import main as run
 
-    if python:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    run()
+    try:
+        if python:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        run()
+    except KeyboardInterrupt:  # before or after what `run` looks after
+        raise SystemExit(_INTERRUPTED) from None

@@ -21,6 +21,7 @@ from typing import Any
 import click
 
 from armory.cli.output import say_failure
+from armory.cli.plain import is_text
 from armory.config.home import home_here
 from armory.config.problems import nearest
 from armory.errors import ArmoryError, ConfigError, InvalidRequest, UpstreamUnavailable
@@ -210,13 +211,21 @@ def _run(given: list[str]) -> int:
     except Exception as error:  # noqa: BLE001 - the last line of defence before a user's terminal
         if os.environ.get("ARMORY_DEBUG"):
             traceback.print_exc()
-        message = (
-            f"unexpected {type(error).__name__}: {error}\n"
-            "This is a defect of Armory; ARMORY_DEBUG=1 shows where it happened."
-        )
-        defect = {"code": "internal", "message": message, "exit_code": FAILED}
-        say_failure(defect, as_json=as_json)
-        return FAILED
+        failure = _unforeseen(error, given)
+        say_failure(failure, as_json=as_json)
+        return failure["exit_code"]
+
+
+def _unforeseen(error: Exception, given: Sequence[str]) -> dict[str, Any]:
+    """An error that no command expects, as `--json` shows it."""
+    odd = [one for one in given if isinstance(error, UnicodeError) and not is_text(one)]
+    if odd:  # a file may be called so, hardly anything else
+        return {"code": "usage", "message": f"{odd[0]!r} is not UTF-8 text", "exit_code": USAGE}
+    message = (
+        f"unexpected {type(error).__name__}: {error}\n"
+        "This is a defect of Armory; ARMORY_DEBUG=1 shows where it happened."
+    )
+    return {"code": "internal", "message": message, "exit_code": FAILED}
 
 
 def _refuse_windows() -> None:

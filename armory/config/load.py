@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path as File
 from typing import Any
 
+import yaml
 from pydantic import ValidationError
 
 from armory.config.checks.cross import cross_check
@@ -53,7 +54,11 @@ def read_file(path: File) -> str:
 
 
 def load_file(
-    path: File, environ: Mapping[str, str] | None = None, *, text: str | None = None
+    path: File,
+    environ: Mapping[str, str] | None = None,
+    *,
+    text: str | None = None,
+    node: yaml.Node | None = None,
 ) -> Loaded:
     """Read and check one file.
 
@@ -61,6 +66,7 @@ def load_file(
         path: the file.
         environ: variables, beside those of the `.env` next to it; the process's by default.
         text: what the file would hold; None: what it holds.
+        node: as of `Source`.
 
     Raises:
         ConfigError: the file cannot be read, or the `.env` is no UTF-8 text.
@@ -68,7 +74,7 @@ def load_file(
     """
     if text is None:
         text = read_file(path)
-    return load_text(text, path=path, environ=variables_of(path, environ))
+    return load_text(text, path=path, environ=variables_of(path, environ), node=node)
 
 
 def variables_of(path: File, environ: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -82,7 +88,11 @@ def variables_of(path: File, environ: Mapping[str, str] | None = None) -> dict[s
 
 
 def load_text(
-    text: str, *, path: File | None = None, environ: Mapping[str, str] | None = None
+    text: str,
+    *,
+    path: File | None = None,
+    environ: Mapping[str, str] | None = None,
+    node: yaml.Node | None = None,
 ) -> Loaded:
     """Check a configuration.
 
@@ -90,13 +100,14 @@ def load_text(
         text: YAML (or JSON).
         path: where it came from.
         environ: variables; the process's environment by default.
+        node: as of `Source`.
 
     Raises:
         ConfigProblems: something in it does not hold; names every problem.
     """
     environ = os.environ if environ is None else environ
     home = armory_home(environ)
-    source = Source(text)
+    source = Source(text, node)
     problems = list(source.problems)
     if not source.data and problems:
         raise ConfigProblems(problems, str(path or ""))

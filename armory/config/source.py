@@ -110,13 +110,17 @@ def composed(text: str) -> yaml.Node | None:
 class Source:
     """A parsed file.
 
+    Args:
+        text: of it.
+        node: what `composed` made of the text, where that was asked already; used up.
+
     Attributes:
         data: the top-level mapping; empty when the file could not be read.
         lines: 1-based line of each path.
         problems: syntax errors and repeated keys.
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, node: yaml.Node | None = None) -> None:
         self.data: dict[Any, Any] = {}
         self.lines: dict[Path, int] = {}
         self.problems: list[Problem] = []
@@ -128,7 +132,8 @@ class Source:
             self.problems.append(_syntax(error))
             return
         try:
-            node = loader.get_single_node()
+            if node is None:
+                node = loader.get_single_node()
             if node is None:
                 return
             self._walk(node, ())

@@ -46,6 +46,9 @@ _PATTERNS = {
 }
 _TOP_LEVEL_MAPS = ("mcpServers", "servers")
 _BLOCKS = ("dict_type", "list_type", "model_type", "model_attributes_type")
+_ANCHORS = (
+    "an anchor stands where it is used first: `a: &base {...}`, and then `b: {<<: *base, ...}`"
+)
 _FEW = 8
 """Blocks with fewer keys have all of them named in the error about a value of another kind."""
 _NOWHERE = object()
@@ -140,6 +143,8 @@ def _fix(kind: str, given: Any, wanted: str, shown: str) -> str:
 
 
 def _unknown_key(path: Path) -> str:
+    if len(path) == 1 and str(path[0]).startswith("x-"):  # as Compose has it for anchors
+        return f"unknown key; {_ANCHORS}"
     known = list(_known_keys(path[:-1]))
     guess = nearest(str(path[-1]), known)
     hint = f"did you mean {guess!r}? Known" if guess else "known"

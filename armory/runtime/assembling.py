@@ -5,12 +5,14 @@ Owns: `assembled`. Never makes a part itself.
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import AsyncExitStack
 
 from armory import ending
 from armory.accounts.opening import opened
 from armory.config import Loaded
 from armory.runtime.blocks.auditing import open_audit
+from armory.runtime.blocks.pins import pinning_mode, pinning_of
 from armory.runtime.entry.listeners import Listeners
 from armory.runtime.replicas.shared import Shared, shared
 from armory.runtime.retrieval import Progress
@@ -56,7 +58,11 @@ async def assembled(
         observers = Observers(
             await stack.enter_async_context(sending), await open_audit(loaded, stack)
         )
-    runtime = Runtime(loaded, joined, trusted=trusted, on_progress=on_progress, observers=observers)
+    mode = pinning_mode(loaded.config, trusted=trusted)
+    pinning = await asyncio.to_thread(pinning_of, loaded, mode)  # a large file takes a while
+    runtime = Runtime(
+        loaded, joined, pinning, trusted=trusted, on_progress=on_progress, observers=observers
+    )
     if runtime.accounts is not None:
         runtime.opening = await stack.enter_async_context(opened(runtime.accounts))
         runtime.home.start()

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path as File
 
+import yaml
+
 from armory.config import ConfigProblems, Loaded, Problem, load_file
 from armory.config.checks.cross import cross_check
 from armory.config.embedding import lacks_openai_key, provider
@@ -23,12 +25,13 @@ from armory.telemetry.export import check as check_telemetry
 _WHO_MAY_CONNECT = (("security",), ("server", "host"))
 
 
-def checked(path: File, text: str | None = None) -> Loaded:
+def checked(path: File, text: str | None = None, node: yaml.Node | None = None) -> Loaded:
     """Load a configuration from which a gateway can be built.
 
     Args:
         path: its file.
         text: what that would hold; None: what it holds.
+        node: as of `armory.config.source.Source`.
 
     Raises:
         ConfigError: the file cannot be read.
@@ -37,7 +40,7 @@ def checked(path: File, text: str | None = None) -> Loaded:
     problems: list[Problem] = []
     wrong: Collection[Path] = ()
     try:
-        loaded = load_file(path, text=text)
+        loaded = load_file(path, text=text, node=node)
     except ConfigProblems as error:
         if error.rest is None:
             raise

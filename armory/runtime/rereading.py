@@ -33,8 +33,8 @@ def _as_it_is(loaded: Loaded) -> Loaded:
     return loaded
 
 
-def _nobody(_report: Reloaded) -> None:
-    """Does nothing: the default of `on_reloaded`."""
+def _nobody(*_told: object) -> None:
+    """Does nothing: the default of `on_reading` and `on_reloaded`."""
 
 
 def _unexplained(_path: Path, _error: ConfigError) -> str:
@@ -64,6 +64,7 @@ class Rereading:
 
     Attributes:
         overridden: puts what the command line said into a configuration that was read.
+        on_reading: called in a thread before the file is read to be put in force.
         on_reloaded: called after every reload, dry runs excepted.
         explained: the error of a refused file without its secrets, for people who may not know
             them; called in a thread.
@@ -72,6 +73,7 @@ class Rereading:
     """
 
     overridden: Callable[[Loaded], Loaded] = staticmethod(_as_it_is)
+    on_reading: Callable[[], None] = staticmethod(_nobody)
     on_reloaded: Callable[[Reloaded], None] = staticmethod(_nobody)
     explained: Callable[[Path, ConfigError], str] = staticmethod(_unexplained)
 
@@ -96,6 +98,8 @@ class Rereading:
             raise ConfigError(said)
 
         async def work() -> Reloaded:
+            if not dry_run:
+                await asyncio.to_thread(self.on_reading)
             loaded = await asyncio.to_thread(_read, path)
             return await self._reload(self.overridden(loaded), dry_run=dry_run)
 

@@ -29,7 +29,7 @@ from armory.runtime.blocks.authentication import authenticator
 from armory.runtime.blocks.chat import chat_of
 from armory.runtime.blocks.learning import learning_of
 from armory.runtime.blocks.people import follow_logins, logs_people_in, vault_of
-from armory.runtime.blocks.pins import follow_approvals, pinning_of
+from armory.runtime.blocks.pins import follow_approvals, pinning_mode
 from armory.runtime.blocks.secrets import hide_secrets
 from armory.runtime.blocks.watching import watched
 from armory.runtime.catalog.keeper import CatalogKeeper
@@ -93,6 +93,7 @@ class Runtime:
         self,
         loaded: Loaded,
         joined: Shared,
+        pinning: Pinning,
         *,
         trusted: bool = False,
         on_progress: Progress | None = None,
@@ -151,7 +152,7 @@ class Runtime:
         self.indexing: WithRegisteredTools | None = None
         if self.retriever is not None and accounts is not None:
             self.indexing = WithRegisteredTools(self.retriever, accounts.registry, accounts.feed)
-        self.pinning = self._pinning(loaded)
+        self.pinning = pinning
         self.keeper = CatalogKeeper(
             self.indexing or self.retriever,
             parts.rules,
@@ -208,16 +209,16 @@ class Runtime:
         return len(self.gateway.view.catalog.tools)
 
     def _upstreams_up(self) -> dict[str, bool]:
+        """Which upstreams are up, of those that have answered or failed: what a start takes is no
+        time in which they were down.
+        """
         status = self.supervisor.status()
-        return {key: found.up for key, found in status.items()}
+        return {key: found.up for key, found in status.items() if found.state != "connecting"}
 
     def packs(self) -> PackScopes | None:
         """The active packs of each user; None where accounts do not narrow anything."""
         accounts = self.accounts
         return accounts.scopes if accounts is not None and accounts.enabled else None
-
-    def _pinning(self, loaded: Loaded) -> Pinning:
-        return pinning_of(loaded, "off" if self._trusted else loaded.config.security.pinning)
 
     async def admit(self, principal: Principal) -> None:
         """Load what policy needs of the principal's account into memory.
@@ -305,12 +306,13 @@ class Runtime:
         """
         # thousands of policies and a large file of definitions take a second
         made = await asyncio.to_thread(self._made_of, loaded, self.loaded.config)
-        report, loaded, parts, settings, pinning = made
+        report, loaded, parts, settings = made
         config = loaded.config
         report.sort(self.pool.specs(), parts.specs)
         if dry_run:
             return report
-        await asyncio.to_thread(self.pinning.reopen, pinning.mode, config.upstreams)
+        mode = pinning_mode(config, trusted=self._trusted)
+        await asyncio.to_thread(self.pinning.reopen, mode, config.upstreams)
         policy = Policy() if self._trusted else parts.policy
         if self.retriever is not None:
             self.retriever.settings = settings
@@ -325,7 +327,7 @@ class Runtime:
 
     def _made_of(
         self, loaded: Loaded, last: Config
-    ) -> tuple[Reloaded, Loaded, Reloadable, RetrieverSettings, Pinning]:
+    ) -> tuple[Reloaded, Loaded, Reloadable, RetrieverSettings]:
         """All that a reload needs of a new configuration, in any thread."""
         new = loaded.config
         hide_secrets(new)
@@ -335,4 +337,5 @@ class Runtime:
         loaded = replace(loaded, config=in_force(self.started, new))
         parts = reloadable(loaded, self.packs())
         settings = retriever_settings(loaded.config.tool_rag, loaded.home)
-        return report, loaded, parts, settings, self._pinning(loaded)
+        self.pinning.check(pinning_mode(loaded.config, trusted=self._trusted))
+        return report, loaded, parts, settings

@@ -1,12 +1,11 @@
 """Tool pinning: detects changed definitions, and withholds them where configured.
 
-Owns: the stored definitions, and what follows from a difference. Never imports upstreams or the
+Owns: what is pinned, and what follows from a difference. Never imports upstreams or the
 gateway.
 """
 
 from __future__ import annotations
 
-import json
 import threading
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -14,17 +13,15 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any
 
 from armory.domain.catalog import Catalog
 from armory.domain.tool import ToolRecord
 from armory.errors import ConfigError
-from armory.files import replacing
 from armory.logger import Logger
-from armory.protocol.rawjson import encode
 from armory.security.differences import difference
+from armory.security.pin_file import Pin, Pins, Stored, read, stamp, write
 from armory.security.settings import PinningMode
-from armory.threads import in_order
 
 _log = Logger(__name__)
 GONE = 1_000
@@ -67,11 +64,6 @@ class Changed:
         return difference(self.before, self.after)
 
 
-class _Pin(NamedTuple):
-    fingerprint: str
-    definition: Mapping[str, Any] | None = None
-
-
 class Pinning:
     """The fingerprint of every tool as first seen. A lock serializes threads: of two tools approved
     at the same time, each would otherwise be stored without the other.
@@ -104,12 +96,12 @@ class Pinning:
         self._path = path
         self._project = project
         self._before = before
-        self._pins: dict[str, dict[str, _Pin]] = {}  # by server and original name
+        self._pins: Pins = {}
         self._removed: dict[str, str] = {}  # since which day upstreams are configured no more
         self._unstored: set[tuple[str, str]] = set()  # what differs from the file because of this
-        self._stamp = _stamp(path)
+        self._stamp = stamp(path)
         if mode != "off":
-            self._pins, self._removed = _read(path if path.exists() or before is None else before)
+            self._pins, self._removed = read(path if path.exists() or before is None else before)
         self._unsaved = configured is not None and self._forget_removed(
             configured, today or datetime.now(UTC).date()
         )
@@ -197,22 +189,43 @@ class Pinning:
         return self._removed != before
 
     def reopen(self, mode: PinningMode, configured: Collection[str] | None) -> None:
-        """Use another mode and other upstreams, and read the file again: another process may have
-        approved something. Pending changes are kept.
+        """Use another mode and other upstreams, and read the file again if it has changed: another
+        process may have approved something. Pending changes are kept.
 
         Raises:
             ConfigError: as when it was made; all is as it was then.
         """
         with self._turn:  # what a thread takes meanwhile is in the file before, or comes after
-            again = Pinning(self._path, mode, before=self._before, configured=configured)
-            if self._unsaved and "off" not in (mode, self.mode):
-                for server, pins in self._pins.items():
-                    again._pins[server] = pins | again._pins.get(server, {})
-                again._unsaved = True
-            self._pins, self._removed, self._stamp = again._pins, again._removed, again._stamp
-            self._unsaved, self.mode, self._logged = again._unsaved, mode, {}
+            if self._is_known(mode):
+                if configured is not None:
+                    self._unsaved |= self._forget_removed(configured, datetime.now(UTC).date())
+            else:
+                self._adopt(Pinning(self._path, mode, before=self._before, configured=configured))
+            self.mode, self._logged = mode, {}
             if mode != "block":
                 self.withheld = {}
+
+    def check(self, mode: PinningMode) -> None:
+        """Check whether the file can be read again.
+
+        Raises:
+            ConfigError: as of `reopen` with this mode.
+        """
+        if not self._is_known(mode):
+            Pinning(self._path, mode, before=self._before)
+
+    def _is_known(self, mode: PinningMode) -> bool:
+        """Whether what the file holds is here already. One of 15,000 tools takes 0.3 s to read."""
+        same = self._stamp is not None and stamp(self._path) == self._stamp
+        return same and "off" not in (mode, self.mode)
+
+    def _adopt(self, again: Pinning) -> None:
+        if self._unsaved and "off" not in (again.mode, self.mode):
+            for server, pins in self._pins.items():
+                again._pins[server] = pins | again._pins.get(server, {})
+            again._unsaved = True
+        self._pins, self._removed, self._stamp = again._pins, again._removed, again._stamp
+        self._unsaved = again._unsaved
 
     def withholds(self, tool: ToolRecord) -> bool:
         """Whether a tool that only some callers have is withheld, because another definition is
@@ -223,12 +236,15 @@ class Pinning:
         pinned = self._pins.get(tool.server, {}).get(tool.original_name)
         return pinned is not None and pinned.fingerprint != tool.fingerprint
 
-    def approve(self, tool: ToolRecord) -> None:
-        """Pin a tool's present definition."""
+    def approve(self, *tools: ToolRecord) -> None:
+        """Pin the present definitions of these tools, in one go: each time, the file is written
+        anew.
+        """
         with self._turn:
-            self._pin(tool.server, tool.original_name, tool.fingerprint, tool.definition)
-            self.withheld.pop(tool.name, None)
-            self._write()
+            for tool in tools:
+                self._pin(tool.server, tool.original_name, tool.fingerprint, tool.definition)
+                self.withheld.pop(tool.name, None)
+            self.store()
 
     def take(self, change: Changed) -> None:
         """Pin the definition of one of `withheld`; `admit` then lets it in."""
@@ -241,39 +257,23 @@ class Pinning:
     def _pin(
         self, server: str, original: str, fingerprint: str, definition: Mapping[str, Any] | None
     ) -> None:
-        self._pins.setdefault(server, {})[original] = _Pin(fingerprint, definition)
+        self._pins.setdefault(server, {})[original] = Pin(fingerprint, definition)
         self._unstored.add((server, original))
         self._unsaved = True
 
     def _write(self) -> None:
-        """Write the file, one line for each tool, so that a diff of two files shows which ones
-        differ.
-        """
         self._unsaved = True  # until it is: a disk that is full may have room the next time
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        if _stamp(self._path) != self._stamp:
+        if stamp(self._path) != self._stamp:
             self._take_over()
-        with replacing(self._path) as file:
-            file.write(b'{"version": 2, "project": %b, ' % _json(self._project))
-            if self._removed:
-                file.write(b'"removed": %b, ' % _json(self._removed))
-            file.write(b'"tools": {')
-            between = b""
-            for server in sorted(self._pins):
-                pins = self._pins[server]
-                for original in in_order(pins):
-                    key, pin = f"{server}/{original}", pins[original]
-                    held = {"fingerprint": pin.fingerprint, "definition": pin.definition}
-                    file.write(b"%b\n%b: %b" % (between, _json(key), _json(held)))
-                    between = b","
-            file.write(b"\n}}\n")
-        self._unsaved, self._stamp = False, _stamp(self._path)
+        write(self._path, self._project, Stored(self._pins, self._removed))
+        self._unsaved, self._stamp = False, stamp(self._path)
         self._unstored.clear()
 
     def _take_over(self) -> None:
         """Read what another process has stored meanwhile, such as an approval by a command."""
         with suppress(ConfigError, OSError):
-            for server, pins in _read(self._path)[0].items():
+            for server, pins in read(self._path).pins.items():
                 mine = self._pins.setdefault(server, {})
                 theirs = {o: pin for o, pin in pins.items() if (server, o) not in self._unstored}
                 mine.update(theirs)
@@ -299,54 +299,7 @@ class Pinning:
                 _log.warning("tool_definitions_changed", upstream=server, tools=count)
 
 
-def _change(name: str, tool: ToolRecord, pinned: _Pin) -> Changed:
+def _change(name: str, tool: ToolRecord, pinned: Pin) -> Changed:
     key = f"{tool.server}/{tool.original_name}"
     now, before = tool.fingerprint, pinned.fingerprint
     return Changed(name, before, now, pinned.definition, tool.definition, key)
-
-
-def _json(value: object) -> bytes:
-    try:
-        return encode(value)
-    except (ValueError, OverflowError):  # half a surrogate pair, an integer of more than 64 bits
-        return json.dumps(value).encode()
-
-
-def _stamp(path: Path) -> tuple[int, int, int] | None:
-    """What identifies the present version of the file; None: there is none."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
-
-
-def _read(path: Path) -> tuple[dict[str, dict[str, _Pin]], dict[str, str]]:
-    """Definitions by server and original name, and the day since which each removed server is
-    missing.
-    """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return {}, {}
-    try:
-        found: object = json.loads(text)
-        pins: dict[str, dict[str, _Pin]] = {}
-        held = cast("Mapping[str, Any]", found)
-        for key, value in held["tools"].items():
-            server, _, original = str(key).partition("/")
-            pins.setdefault(server, {})[original] = _pin_of(value)
-        return pins, {str(key): str(since) for key, since in held.get("removed", {}).items()}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ConfigError(
-            f"{path} is not a file of pinned definitions ({error}); "
-            "move it away to pin every tool anew",
-            path="security.pinning",
-        ) from None
-
-
-def _pin_of(value: Any) -> _Pin:
-    """A pin as the file has it: of version 1 only the fingerprint."""
-    if isinstance(value, str):
-        return _Pin(value)
-    return _Pin(str(value["fingerprint"]), value.get("definition"))

@@ -116,6 +116,10 @@ REFUSED = {
         {"config": {"server": {"drain_timeout_s": "${LONG}"}}},
         "terminationGracePeriodSeconds",
     ),
+    "a grace period that ends before calls do": (
+        {"terminationGracePeriodSeconds": 34},
+        r"terminationGracePeriodSeconds is 34, and calls in flight have 35 s",
+    ),
     "a gateway that nobody may use": ({"token": {"enabled": False}}, "token.enabled is false"),
     "a name that no Service can have": ({"fullnameOverride": "2nd"}, "set fullnameOverride"),
     "labels that pods are found by": (

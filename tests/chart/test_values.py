@@ -229,7 +229,10 @@ def test_long_drains_have_longer_grace(render: Render) -> None:
     objects = render({"config": {"server": {"drain_timeout_s": 120, "drain_delay_s": 2.5}}})
     assert pod(objects)["terminationGracePeriodSeconds"] == 138
     assert config(objects)["server"]["drain_delay_s"] == 2.5
-    assert pod(render({"terminationGracePeriodSeconds": 7}))["terminationGracePeriodSeconds"] == 7
+    drains: dict[str, Any] = {"drain_timeout_s": 2, "drain_delay_s": 0}
+    for shorter in (drains, {**drains, "drain_timeout_s": "${DRAIN}"}):
+        given = {"terminationGracePeriodSeconds": 7, "config": {"server": shorter}}
+        assert pod(render(given))["terminationGracePeriodSeconds"] == 7
 
 
 def test_clients_service_has_no_metrics(render: Render) -> None:

@@ -117,12 +117,12 @@ class UsageStatements:
 
     @cached_property
     def changed_tools(self) -> _Rows:
-        """(tool, when its rows changed last) of those that did since `since_ms` (`_since`), from
-        `since_day` on.
+        """(tool, when its rows changed last, their uses) of those that did since `since_ms`
+        (`_since`), from `since_day` on.
         """
         columns = tool_days.c
         return (
-            select(columns.tool, func.max(columns.updated_at_ms))
+            select(columns.tool, func.max(columns.updated_at_ms), func.sum(columns.uses))
             .where(
                 columns.updated_at_ms >= self._since,
                 columns.day >= bindparam("since_day"),

@@ -105,6 +105,7 @@ class UsageStore:
         self._database = database
         self._statements = UsageStatements(database)
         self._tools_seen_ms = 0
+        self._tools_taken: dict[str, tuple[int, int]] = {}  # of those that are looked at again
         self._users_seen_ms: int | None = None
 
     async def add(
@@ -178,15 +179,18 @@ class UsageStore:
         statements, found = self._statements, dict[str, ToolStatistics]()
         since = {"since_ms": 0 if anew else self._tools_seen_ms, "since_day": since_day}
         async with self._database.read() as connection:
-            changed = await connection.execute(statements.changed_tools, since)
-            times = {row[0]: int(row[1]) for row in changed}
-            for chunk in _chunks(sorted(times), _SUMMED_AT_ONCE):
+            rows = await connection.execute(statements.changed_tools, since)
+            changed = {tool: (int(at_ms), int(uses)) for tool, at_ms, uses in rows}
+            taken = {} if anew else self._tools_taken
+            new = sorted(tool for tool, state in changed.items() if taken.get(tool) != state)
+            for chunk in _chunks(new, _SUMMED_AT_ONCE):
                 wanted = {"tools": chunk, "since_day": since_day}
                 rows = (await connection.execute(statements.days_of_tools, wanted)).all()
                 for tool, days in groupby(rows, key=lambda row: row.tool):
                     found[tool] = await _summed(list(days))
-        if times:
-            self._tools_seen_ms = max(times.values()) - LATE_MS
+        self._tools_taken = changed
+        if changed:
+            self._tools_seen_ms = max(at_ms for at_ms, _ in changed.values()) - LATE_MS
         return found
 
     async def changed_users(self) -> dict[tuple[str, str], UserTool]:

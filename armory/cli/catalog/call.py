@@ -17,7 +17,7 @@ from armory.cli.answers import all_tools
 from armory.cli.asking import any_gateway
 from armory.cli.options import config_option, gateway_options, json_option, loaded_config
 from armory.cli.output import out, print_json, say_error
-from armory.cli.plain import plain
+from armory.cli.plain import is_text, plain
 from armory.config.problems import nearest
 from armory.domain.naming import split_name
 from armory.errors import UnknownTool, UpstreamUnavailable
@@ -96,7 +96,12 @@ def _unknown(tool: str, known: Collection[str], refused: UnknownTool) -> Unknown
 
 
 def _parsed(arguments: str) -> dict[str, Any]:
-    text = sys.stdin.read() if arguments == "-" else arguments
+    try:
+        text = sys.stdin.read() if arguments == "-" else arguments
+    except UnicodeDecodeError:
+        raise _no_object("-", "is not UTF-8 text") from None
+    if not is_text(text):
+        raise _no_object(text, "is not UTF-8 text")
     try:
         value = json.loads(text)
     except ValueError as error:

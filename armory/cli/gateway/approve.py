@@ -88,6 +88,5 @@ async def _approve(
             raise UpstreamUnavailable(f"{missing}\nupstream {key!r}: {why}")
         raise UnknownTool(missing)
     wanted = [c.name for c in changed if everything or c.name in tools]
-    for name in wanted:
-        pinning.approve(catalog.tools[name])
+    pinning.approve(*(catalog.tools[name] for name in wanted))
     return changed, wanted, unseen

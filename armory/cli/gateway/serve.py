@@ -41,6 +41,7 @@ from armory.threads import lower_priority, wake_sooner
 from armory.web.connections.descriptors import have_usual
 
 if TYPE_CHECKING:
+    from armory.runtime.reloading import Reloaded
     from armory.runtime.running import Runtime
 
 _log = Logger(__name__)
@@ -176,7 +177,7 @@ async def _running(
             spawn(collector.run(), "collect garbage"),
             spawn(return_free_memory(), "give memory back"),
             spawn(_watch(watched, signals.reload), "watch the configuration"),
-            spawn(_reload_on(signals.reload, runtime, bind_to, announcer), "reload"),
+            spawn(_reload_on(signals.reload, runtime, watched, bind_to, announcer), "reload"),
         ]
         stack.push_async_callback(end, *tasks)
         yield _Running(runtime, collector)
@@ -307,12 +308,18 @@ async def _watch(watched: ConfigWatch, reload: asyncio.Event) -> None:
 async def _reload_on(
     reload: asyncio.Event,
     runtime: Runtime,
+    watched: ConfigWatch,
     bind_to: _Address,
     announcer: Announcer,
 ) -> None:
-    runtime.rereading.overridden = lambda read: _with_address(read, bind_to)
+    def reloaded(report: Reloaded) -> None:
+        watched.in_force()
+        say_reloaded(path, announcer, report)
+
     path = runtime.loaded.path
-    runtime.rereading.on_reloaded = partial(say_reloaded, path, announcer)
+    runtime.rereading.overridden = lambda read: _with_address(read, bind_to)
+    runtime.rereading.on_reading = watched.reading
+    runtime.rereading.on_reloaded = reloaded
     while True:
         await reload.wait()
         reload.clear()

@@ -22,8 +22,8 @@ _Stamp = tuple[int, ...]
 
 
 class ConfigWatch:
-    """Detects each change since it was made. Make it before reading the file, so that none is
-    missed.
+    """Detects each change since it was made, but those that were put in force meanwhile. Make it
+    before reading the file, so that none is missed.
 
     Args:
         path: of the file.
@@ -32,6 +32,7 @@ class ConfigWatch:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._seen = _stamp(path)
+        self._read = self._seen
         self._missing_since: float | None = None
 
     async def changed(self) -> None:
@@ -48,9 +49,17 @@ class ConfigWatch:
             if now == self._seen:
                 continue
             await asyncio.sleep(WRITTEN_S)
-            if now == await asyncio.to_thread(_stamp, self._path):
+            if now != self._seen and now == await asyncio.to_thread(_stamp, self._path):
                 self._seen = now
                 return
+
+    def reading(self) -> None:
+        """Take note of the version that is read next, by whoever asked for it; in any thread."""
+        self._read = _stamp(self._path)
+
+    def in_force(self) -> None:
+        """The version that was read last is in force: it is no change any more."""
+        self._seen = self._read
 
     def _is_gone(self, now: float) -> bool:
         """Whether the file has disappeared for good; true once."""

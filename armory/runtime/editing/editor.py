@@ -83,16 +83,16 @@ class Editor:
 
     def _show(self, key: bytes) -> Mapping[str, Any]:
         version = version_of(self.path, key)
-        text, problems, in_force, due = None, [], False, list[str]()
+        text, node, problems, in_force, due = None, None, [], False, list[str]()
         masked = self._masked(version.text)
         try:
             text = masked.shown
         except ConfigError:
             whole = _WHOLE
         else:
-            whole = masked.restored(text)
+            whole, node = masked.unedited, masked.node
         try:
-            loaded = checked(self.path, version.text)
+            loaded = checked(self.path, version.text, node)
             read, last = self._overridden(loaded).config, self.runtime.loaded.config
             due = difference(self.runtime.started, last, read).needs_restart
             in_force = read == last and not due

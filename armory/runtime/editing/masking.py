@@ -6,6 +6,7 @@ Owns: hiding them, and putting back what is hidden into a text that was edited. 
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,6 +14,7 @@ from functools import cached_property
 import yaml
 
 from armory.config import ConfigProblems, Problem
+from armory.config.source import composed
 from armory.errors import ConfigError
 from armory.runtime.editing.secret_places import secret_places
 
@@ -30,9 +32,18 @@ class Masked:
     parameters: bool = False
 
     @cached_property
+    def node(self) -> yaml.Node | None:
+        """What the text is parsed to.
+
+        Raises:
+            yaml.YAMLError, RecursionError: it is no YAML.
+        """
+        return composed(self.original)
+
+    @cached_property
     def _spans(self) -> list[tuple[int, int]]:
         try:
-            return secret_places(self.original, parameters=self.parameters)
+            return secret_places(self.original, self.node, parameters=self.parameters)
         except (yaml.YAMLError, RecursionError):
             said = "the file is no YAML, so what is secret in it is not known; mend it where it is"
             raise ConfigError(said) from None
@@ -63,6 +74,23 @@ class Masked:
             parts += [self.original[at:start], f"<{self._word}-{number}>"]
             at = end
         return "".join([*parts, self.original[at:]])
+
+    @cached_property
+    def unedited(self) -> Restored:
+        """The text as it is, with its lines as `shown` has them; `restored` would parse it again.
+
+        Raises:
+            ConfigError: it is no YAML.
+        """
+        lines, line, at = [1], 1, 0
+        whole = len(self.original)
+        for start, end in [*self._spans, (whole, whole)]:
+            for _ in range(self.original.count("\n", at, start)):
+                line += 1
+                lines.append(line)
+            lines += [line] * self.original.count("\n", start, end)
+            at = end
+        return Restored(self.original, tuple(lines), self.hidden)
 
     def restored(self, edited: str) -> Restored:
         """Put the secrets back into an edited text, in place of each `<hidden-N>`.
@@ -114,14 +142,20 @@ def _stay_hidden(text: str, places: Sequence[tuple[int, int, str, int]], paramet
         ConfigProblems: there are such values; the error names each.
     """
     try:
-        secret = secret_places(text, parameters=parameters)
+        secret = secret_places(text, composed(text), parameters=parameters)
     except (yaml.YAMLError, RecursionError):
         return  # what is no YAML is refused as that, and nothing of it is quoted
     said = "stands where no secret is expected, and would be shown there; write the value"
+    starts = [first for first, _ in secret]
+
+    def is_secret(start: int, end: int) -> bool:
+        last = bisect_right(starts, start) - 1
+        return last >= 0 and end <= secret[last][1]
+
     shown = [
         Problem("", f"{mark!r} {said}", line)
         for start, end, mark, line in places
-        if not any(first <= start and end <= last for first, last in secret)
+        if not is_secret(start, end)
     ]
     if shown:
         raise ConfigProblems(shown)

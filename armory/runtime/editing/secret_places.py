@@ -19,7 +19,6 @@ from pydantic import BaseModel, SecretStr
 
 from armory.config import Config
 from armory.config.blocks.upstream import UpstreamConfig
-from armory.config.source import composed
 from armory.observability.redaction import (
     CREDENTIAL_SCHEME,
     is_count,
@@ -44,21 +43,21 @@ _FREE: Any = None
 """Type of what no model describes: there, names say what is secret."""
 
 
-def secret_places(text: str, *, parameters: bool = False) -> list[Span]:
+def secret_places(text: str, node: yaml.Node | None, *, parameters: bool = False) -> list[Span]:
     """(start, end) of every secret in `text`, in order, not nested.
 
     A reference to a variable is no secret; its default value is one.
 
     Args:
         text: a configuration file.
+        node: what `composed` makes of it.
         parameters: whether every parameter of a web address counts as one, whatever it is called:
             a short key looks like any other value.
 
     Raises:
-        yaml.YAMLError, RecursionError: it cannot be read; what is secret in it is not known.
+        RecursionError: it is nested too deep; what is secret in it is not known.
     """
     found = _Finder(text, parameters)
-    node = composed(text)
     if node is not None:
         found.walk(node, Config, "")
     found.look_between()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -122,6 +123,75 @@ def test_windows_is_told_where_armory_runs(
     assert ended.value.code == 2
     said = capsys.readouterr().err
     assert said.startswith("error: Armory runs on Linux and macOS; on Windows run it in WSL")
+
+
+def test_hardly_anything_is_imported_before_an_interrupt_ends_it_quietly() -> None:
+    program = "import sys; import armory.cli.entry; print(*sys.modules)"
+    ran = subprocess.run(
+        [sys.executable, "-S", "-c", program],  # what Python's `site` imports is not ours
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        cwd=ROOT,
+    )
+    assert {"typing", "enum", "importlib", "re"} & set(ran.stdout.split()) == set()
+
+
+def test_python_runs_it_as_a_module() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "armory", "frobnicate"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=ROOT,
+    )
+    assert ran.returncode == 2
+    assert "Usage: armory " in ran.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (b"add", b"\xff"),
+        (b"tools", b"--url", b"http://\xff/mcp"),
+        (b"call", b"a__b", b'{"text": "\xff"}'),
+        (b"call", b"a__b", b"-"),
+    ],
+)
+def test_what_is_no_text_is_named(arguments: tuple[bytes, ...], tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable.encode(), b"-m", b"armory", *arguments],
+        input=b'{"text": "\xff"}',
+        capture_output=True,
+        timeout=60,
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "ARMORY_HOME": str(tmp_path)},
+    )
+    assert ran.returncode == 2
+    assert b"is not UTF-8 text" in ran.stderr
+
+
+BEFORE_IT_RUNS = """
+import gc, os, signal, sys
+gc.set_threshold = lambda *_: os.kill(os.getpid(), signal.SIGINT)
+sys.argv[1:] = ["version"]
+from armory.cli.entry import main
+main()
+"""
+
+
+def test_an_interrupt_before_a_command_runs_shows_no_traceback() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", BEFORE_IT_RUNS],
+        capture_output=True,
+        timeout=60,
+        check=False,
+        cwd=ROOT,
+    )
+    assert (ended.returncode, ended.stderr) == (INTERRUPTED, b"")
 
 
 AT_IMPORT = """

@@ -43,6 +43,23 @@ async def test_a_change_between_the_first_reading_and_the_first_look_counts(tmp_
         await watched.changed()
 
 
+async def test_what_was_put_in_force_meanwhile_is_no_change(tmp_path: Path) -> None:
+    path = tmp_path / "armory.yaml"
+    path.write_text("upstreams: {a: {command: x}}\n")
+    watched = ConfigWatch(path)
+    path.write_text("upstreams: {b: {command: x}}\n# written\n")
+    watched.reading()
+    watched.in_force()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.2):
+            await watched.changed()
+    watched.reading()
+    path.write_text("upstreams: {c: {command: x}}\n")  # while that was being read
+    watched.in_force()
+    async with asyncio.timeout(10):
+        await watched.changed()
+
+
 async def test_the_variables_beside_it_count_as_well(tmp_path: Path) -> None:
     path, beside = tmp_path / "armory.yaml", tmp_path / ".env"
     path.write_text("upstreams: {a: {url: ${WHERE}}}\n")

@@ -49,6 +49,18 @@ def test_unknown_keys_are_refused_with_path_and_nearest_key() -> None:
     assert "did you mean 'env'?" in found["upstreams.a.evn"]
     assert found["server.prot"].startswith("unknown key; did you mean 'port'? Known here: host, ")
     assert problems("server: {xyzzy: 1}")["server.xyzzy"].startswith("unknown key; known here: ")
+    assert "`a: &base {...}`" in problems("x-base: &base {}")["x-base"]
+
+
+def test_an_anchor_stands_where_it_is_used_first() -> None:
+    text = """
+        upstreams:
+          a: &base {url: "http://a.example/mcp", headers: {A: b}}
+          b: {<<: *base, url: "http://b.example/mcp"}
+    """
+    upstreams = load_text(text).config.upstreams
+    assert upstreams["b"] == upstreams["a"].model_copy(update={"url": upstreams["b"].url})
+    assert upstreams["b"].url != upstreams["a"].url
 
 
 def test_every_problem_comes_at_once_with_its_line() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from armory.config import ConfigProblems
+from armory.config import ConfigProblems, load_text
 from armory.config.expand import referred
 from armory.errors import ConfigError
 from armory.observability import redaction
@@ -97,7 +97,8 @@ def test_secrets_are_hidden_and_nothing_else() -> None:
 
 def test_an_edit_keeps_what_is_hidden_and_moves_with_its_lines() -> None:
     masked = Masked(FILE)
-    assert masked.restored(masked.shown).text == FILE
+    assert masked.restored(masked.shown) == masked.unedited
+    assert masked.unedited.text == FILE
     edited = masked.shown.replace("command: npx", "command: uvx").replace("port: 8080, ", "")
     restored = masked.restored(edited)
     assert restored.text == FILE.replace("command: npx", "command: uvx").replace("port: 8080, ", "")
@@ -106,6 +107,17 @@ def test_an_edit_keeps_what_is_hidden_and_moves_with_its_lines() -> None:
     for line, text in enumerate(written, 1):
         shown = edited.splitlines()[(restored.shown_line(line) or 0) - 1]
         assert text.strip() == shown.strip() or "<hidden-" in shown or "-----END" in text
+
+
+def test_what_is_parsed_to_mask_it_is_loaded_as_it_is() -> None:
+    text = (
+        "upstreams: {a: &a {command: x, env: {T: y}}, b: {<<: *a, command: z}}\nserver: {port: 1}\n"
+    )
+    masked = Masked(text)
+    assert masked.shown == text
+    loaded, again = load_text(text, node=masked.node), load_text(text)
+    assert loaded.config == again.config
+    assert loaded.place(("upstreams", "b", "env")) == again.place(("upstreams", "b", "env"))
 
 
 def test_a_new_value_takes_the_place_of_a_hidden_one() -> None:
@@ -162,7 +174,8 @@ def test_whatever_can_be_shown_comes_back(pairs: list[tuple[str, str]]) -> None:
         shown = masked.shown
     except ConfigError:
         return
-    assert masked.restored(shown).text == text
+    assert masked.restored(shown) == masked.unedited
+    assert masked.unedited.text == text
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import yaml
 
 from armory.cli.config.clear_secrets import clear_secrets
 from armory.config import Config, load_text
+from armory.config.source import composed
 from armory.observability import redaction
 from armory.observability.redaction import hide, redacted, redacted_value, secret_arguments
 from armory.runtime.blocks.secrets import hide_secrets, secret_values
@@ -186,6 +187,8 @@ def test_how_many_tokens_there_may_be_is_no_secret() -> None:
     arguments = ["--max-tokens", "128000", "--api-key", "of-an-argument"]
     text = yaml.safe_dump({"upstreams": {"up": {"command": "serve", "args": arguments}}})
     assert secret_values(load_text(text).config) == {"of-an-argument"}
-    assert [text[start:end] for start, end in secret_places(text)] == ["of-an-argument"]
+    assert [text[start:end] for start, end in secret_places(text, composed(text))] == [
+        "of-an-argument"
+    ]
     found = clear_secrets({"up": {"command": "serve", "args": arguments}})
     assert [arguments[int(each.at)][each.start : each.end] for each in found] == ["of-an-argument"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from datetime import date, timedelta
 from pathlib import Path
@@ -62,6 +63,23 @@ def test_approval_lets_it_back(path: Path) -> None:
     assert Pinning(path, "block").admit(changed) is changed
 
 
+def test_many_are_approved_in_one_go(path: Path) -> None:
+    def described(text: str) -> Catalog:
+        tools = [{"name": f"t{number}", "description": text} for number in range(1_000)]
+        return build_catalog({"s": ServerLists(tools=tools)})[0]
+
+    pinning = Pinning(path, "block")
+    pinning.admit(described("one"))
+    changed = described("two")
+    assert pinning.admit(changed).tools == {}
+    pinning.approve(*changed.tools.values())
+    assert pinning.admit(changed) is changed
+    assert Pinning(path, "block").admit(changed) is changed
+    before = path.stat()
+    pinning.approve()  # of nothing: there is nothing to write
+    assert path.stat() == before
+
+
 class Slow(type(Path())):
     """Where the first one who writes waits for the second, as long as that can be."""
 
@@ -117,6 +135,26 @@ def test_what_a_command_has_approved_is_kept_by_a_gateway_that_pins_another(path
     gateway.reopen("block", None)
     assert shown(gateway.admit(grown)) == ["s__a", "s__new"]
     assert shown(Pinning(path, "block").admit(grown)) == ["s__a", "s__new"]
+
+
+def test_a_file_that_is_known_is_not_read_again(path: Path) -> None:
+    pinning = Pinning(path, "warn")
+    pinning.admit(catalog("one"))
+    before, size = path.stat(), len(path.read_bytes())
+    path.write_text("x" * size)  # which nobody could read
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    pinning.check("block")
+    pinning.reopen("block", ["s"])
+    assert list(pinning.admit(catalog("two")).tools) == ["s__b"]
+    path.write_text("x")
+    with pytest.raises(ConfigError):
+        pinning.check("block")
+    with pytest.raises(ConfigError):
+        pinning.reopen("block", ["s"])
+    pinning.check("off")
+    pinning.reopen("off", ["s"])
+    with pytest.raises(ConfigError):  # nothing is known of what was off
+        pinning.reopen("block", ["s"])
 
 
 def test_what_is_approved_last_counts(path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,8 @@ from armory.evaluation.dataset import load_dataset
 from armory.evaluation.marks import MarkedQueries
 from armory.gateway.settings import SetSpec
 from armory.retrieval.indexing.document import document_of
+from armory.testing.service import catalog_of
+from armory.web.rest.live import tools as live_tools
 
 pytestmark = pytest.mark.anyio
 ADMIN, ANN, SERVICE = "an-administrators-token", "the-token-of-ann", "the-service-token"
@@ -34,6 +38,26 @@ async def test_me_says_who_asks_and_what_may_be_used(client: Any) -> None:
     assert root["endpoints"] == ["", "set/ops", "set/vaults", "aws", "slack", "secret"]
     assert root["features"]["labels"] is True
     assert (await client("GET", "/v1/me", token=None)).status == 401
+
+
+async def test_rows_of_many_tools_are_put_together_beside_the_event_loop(
+    client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hints, seen = live_tools._hints, set[threading.Thread]()  # pyright: ignore[reportPrivateUsage]
+
+    def noted(annotations: Mapping[str, Any]) -> list[str]:
+        seen.add(threading.current_thread())
+        return hints(annotations)
+
+    monkeypatch.setattr(live_tools, "_hints", noted)
+    many = catalog_of({"many": [{"name": f"t{number}"} for number in range(600)]})
+    version = client.service.gateway.view.catalog.version + 1
+    client.service.gateway.publish(replace(many, version=version))
+    rows = (await client("GET", "/v1/tools", token=SERVICE, params={"limit": "5000"})).body
+    assert [row["name"] for row in rows["tools"]] == list(many.tools)
+    assert rows["total"] == 600
+    assert seen
+    assert threading.main_thread() not in seen
 
 
 async def test_tools_are_those_that_policy_and_packs_show(client: Any) -> None:

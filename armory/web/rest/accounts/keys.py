@@ -129,6 +129,8 @@ async def create_key(call: RestCall) -> Reply:
     """`POST /v1/keys`."""
     given: NewKey = call.body
     user = given.user
+    if not call.services.api_keys:
+        raise AccessDenied("security.api_keys is off: no key would be accepted, so none is made")
     if call.principal.delegated:
         raise AccessDenied(
             "a key is for every endpoint and outlasts the login with which you let this program "

@@ -6,7 +6,7 @@ Owns: the routes. Decides nothing: the request path does, as for a call over MCP
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any
 
@@ -22,11 +22,12 @@ from armory.gateway.results.answers import missing
 from armory.gateway.views.definitions import Form
 from armory.protocol.errors import RpcError
 from armory.protocol.rawjson import EMPTY_OBJECT, brief, pack
+from armory.threads import for_callers
 from armory.web.rest.live.access import LiveGateway, tool_of
 from armory.web.rest.problems import Problem
 from armory.web.rest.routes import Answer, Reply, RestCall, Route, Shape
 
-_SHORT = 200
+_SHORT, _MANY = 200, 500
 _FORM = Form("modern")
 
 
@@ -118,8 +119,8 @@ async def _list(live: LiveGateway, call: RestCall) -> Reply:
     seen = view.visible(context).tools.names
     names = [name for name in view.catalog.tools if name in seen]
     part = names[asked.after : asked.after + asked.limit]
-    rows = [_row(context, view.catalog.tools[name]) for name in part]
-    return Reply({"version": view.catalog.version, "total": len(names), "tools": rows})
+    rows = await for_callers(len(part) > _MANY, _rows, context, part)
+    return Reply({"version": view.catalog.version, "total": len(names), "tools": Raw(rows)})
 
 
 async def _one(live: LiveGateway, call: RestCall) -> Reply:
@@ -177,6 +178,11 @@ async def _call(live: LiveGateway, call: RestCall) -> Reply:
         "bytes": size,
     }
     return Reply(msgspec.json.encode(body))
+
+
+def _rows(context: RequestContext, names: Sequence[str]) -> bytes:
+    tools = context.view.catalog.tools
+    return msgspec.json.encode([_row(context, tools[name]) for name in names])
 
 
 def _row(context: RequestContext, record: ToolRecord) -> dict[str, Any]:

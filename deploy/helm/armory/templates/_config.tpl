@@ -66,10 +66,20 @@
 {{- $filled }}
 {{- end }}
 
-{{- define "armory.grace" -}}
+{{- /* seconds that calls may take at the end; what is no number here is known in the pod alone */}}
+{{- define "armory.drain" -}}
 {{- $server := include "armory.server" . | fromYaml }}
+{{- $seconds := 0 }}
+{{- range $key, $usual := dict "drain_delay_s" 0 "drain_timeout_s" 30 }}
+{{- $value := ternary (get $server $key) $usual (hasKey $server $key) }}
+{{- if not (kindIs "string" $value) }}{{ $seconds = addf $seconds $value }}{{ end }}
+{{- end }}
+{{- $seconds | ceil | int }}
+{{- end }}
+
+{{- define "armory.grace" -}}
 {{- if kindIs "invalid" .Values.terminationGracePeriodSeconds }}
-{{- addf 15 ($server.drain_delay_s | default 0) ($server.drain_timeout_s | default 30) | ceil | int }}
+{{- add 15 (include "armory.drain" . | int) }}
 {{- else }}{{ int .Values.terminationGracePeriodSeconds }}{{ end }}
 {{- end }}
 
@@ -141,6 +151,12 @@
 {{- $value := get $server $key }}
 {{- if and (hasKey $server $key) (not (kindIs "float64" $value)) (kindIs "invalid" $.Values.terminationGracePeriodSeconds) }}
 {{- fail (printf "config.server.%s is %v; the grace period follows from it: write a number, or set terminationGracePeriodSeconds" $key $value) }}
+{{- end }}
+{{- end }}
+{{- $drain := include "armory.drain" . | int }}
+{{- with .Values.terminationGracePeriodSeconds }}
+{{- if lt (int .) $drain }}
+{{- fail (printf "terminationGracePeriodSeconds is %d, and calls in flight have %d s (config.server.drain_delay_s + drain_timeout_s): they would be cut off; make one longer or the other shorter" (int .) $drain) }}
 {{- end }}
 {{- end }}
 {{- $metrics := dig "metrics" "port" nil $server }}
