@@ -56,12 +56,13 @@ SCRIPTS = (
     Script(re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]"), False, ("zh",)),
     Script(re.compile(r"[\uac00-\ud7a3]"), True, ("ko",)),
     Script(re.compile(r"[\u0600-\u06ff]"), True, ("ar",)),
+    Script(re.compile(r"[\u0900-\u097f]"), True, ("hi",)),
     Script(re.compile(r"[\u0404\u0406\u0407\u0454\u0456\u0457\u0490\u0491]"), True, ("uk",)),
     Script(re.compile(r"[\u0400-\u04ff]"), True, ("ru", "uk")),
     Script(
         re.compile(r"[A-Za-z\u00c0-\u024f\u1ea0-\u1ef9]"),
         True,
-        ("de", "es", "fr", "hu", "it", "nl", "pl", "pt", "cs", "id", "tr", "vi"),
+        ("de", "es", "fr", "hu", "it", "nl", "pl", "pt", "cs", "id", "tr", "vi", "hi"),
     ),
 )
 

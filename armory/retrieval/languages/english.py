@@ -45,11 +45,21 @@ _MARKS = str.maketrans(
     {
         **dict.fromkeys("\u00a1\u00bf", ""),
         **dict.fromkeys("\uff0c\u3001\u060c", ", "),
-        **{"\u3002": ". ", "\uff1b": "; ", "\u061b": "; ", "\uff1f": "? ", "\u061f": "? "},
+        **{
+            "\u3002": ". ",
+            "\u0964": ". ",
+            "\uff1b": "; ",
+            "\u061b": "; ",
+            "\uff1f": "? ",
+            "\u061f": "? ",
+        },
         **{"\uff01": "! "},
     }
 )
 _SPACES = re.compile("  ++")
+#: What ends a clause.
+_MARK = re.compile(r"[.,;:!?\n]")
+_JOINING = frozenset(("und", "oder", "en", "of"))
 #: An identifier is no word of any language (createInvoice), but for German ones of both genders.
 _IDENTIFIER = re.compile(r"[a-z][A-Z](?!n(?:nen)?\b)")
 
@@ -119,8 +129,13 @@ def _known_by(known: Glossary, text: str, found: Sequence[re.Match[str]]) -> lis
     pieces: list[Piece] = []
     words = [word[0].casefold() for word in found]
     names = [False] * len(found) if known.capital_nouns else names_in(text, found)
+    parted = _parted(known, text, found, words) if known.parts_verbs else {}
     at = 0
     while at < len(found):
+        if (english := parted.get(at)) is not None:
+            pieces.append(Piece(found[at].start(), found[at].end(), english))
+            at += 1
+            continue
         entry = known.find(words, at, _together(text, found, at))
         if entry is None or (not entry.exact and (names[at] or _is_english(known, words[at]))):
             at += 1  # a name is no inflected word
@@ -129,6 +144,27 @@ def _known_by(known: Glossary, text: str, found: Sequence[re.Match[str]]) -> lis
         pieces.append(Piece(found[at].start(), found[end - 1].end(), entry.english))
         at = end
     return pieces
+
+
+def _parted(
+    known: Glossary, text: str, found: Sequence[re.Match[str]], words: Sequence[str]
+) -> dict[int, str]:
+    """The English of verbs whose second part ends their clause, "" for that part, by place."""
+    parted: dict[int, str] = {}
+    begin = 0
+    for last in range(len(found)):
+        after = found[last + 1].start() if last + 1 < len(found) else len(text)
+        gap = text[found[last].end() : after]
+        ends = last + 1 == len(found) or words[last + 1] in _JOINING or _MARK.search(gap)
+        if not ends:
+            continue
+        for at in range(begin, last - 1):
+            english = known.parted(words[at], words[last])
+            if english is not None:
+                parted |= {at: english, last: ""}
+                break
+        begin = last + 1
+    return parted
 
 
 def _is_english(known: Glossary, word: str) -> bool:

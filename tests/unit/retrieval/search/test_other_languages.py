@@ -57,6 +57,9 @@ ASKED = [
     ("给安娜发一封邮件", "mail__send_email"),
     ("读取文件", "files__read_file"),
     ("现在几点", "clock__get_time"),
+    ("अन्ना को ईमेल भेजो", "mail__send_email"),
+    ("फ़ाइल पढ़ो", "files__read_file"),
+    ("anna ko email bhejo", "mail__send_email"),
 ]
 
 
