@@ -79,14 +79,19 @@ def in_english(text: str, words: KnownWords) -> str:
         text: a caller's.
         words: of the tools that may be found.
     """
+    return readings(text, words)[0]
+
+
+def readings(text: str, words: KnownWords) -> tuple[str, ...]:
+    """The text in English, and as it is where some tools speak its language and others do not."""
     script = script_of(text)
     if script is not LATIN and has_english(text):
-        return text
+        return (text,)
     if script.spaced:
         pieces = _of_letters(text, script)
     else:
         pieces = _of_characters(text, glossary(*script.languages))
-    return text if not pieces or is_pleasantry(text) else _put(text, pieces, words)
+    return (text,) if not pieces or is_pleasantry(text) else _put(text, pieces, words)
 
 
 def takes_long(text: str) -> bool:
@@ -182,13 +187,17 @@ def _together(text: str, found: Sequence[re.Match[str]], at: int) -> int:
     return end
 
 
-def _put(text: str, pieces: Sequence[Piece], words: KnownWords) -> str:
-    """The text with the English of its pieces; as it is, if the tools speak its language."""
+def _put(text: str, pieces: Sequence[Piece], words: KnownWords) -> tuple[str, ...]:
+    """The text with the English of its pieces, or as it is, if the tools speak its language; both,
+    if some do.
+    """
     parts: list[str] = []
     kept = put = at = 0
+    spoken = False
     for piece in pieces:
         between, given, said = text[at : piece.start], text[piece.start : piece.end], piece.english
         if terms(said) and (mine := min(map(words.tools, terms(given)), default=0)):
+            spoken |= not is_own(given.casefold())
             stays = mine >= max(map(words.tools, terms(said)))
             said = given if stays else f"{said} {given}"
             if given.casefold() != piece.english:  # what is the same in English tells nothing
@@ -201,5 +210,6 @@ def _put(text: str, pieces: Sequence[Piece], words: KnownWords) -> str:
         parts += [" " if at and between in ("", *_JOINTS) else between, said]
         at = piece.end
     if kept > put:
-        return text
-    return _SPACES.sub(" ", "".join([*parts, text[at:]]).translate(_MARKS)).strip()
+        return (text,)
+    english = _SPACES.sub(" ", "".join([*parts, text[at:]]).translate(_MARKS)).strip()
+    return (english, text) if spoken else (english,)

@@ -15,7 +15,7 @@ import numpy as np
 from armory.domain.encoding import normalized
 from armory.domain.query import MAX_QUERY_CHARS, MAX_TEXTS, Query
 from armory.errors import InvalidRequest
-from armory.retrieval.languages.english import in_english
+from armory.retrieval.languages.english import readings
 from armory.retrieval.lexical.implied import implied
 from armory.retrieval.lexical.intents import clauses
 from armory.retrieval.lexical.kinds import called_so
@@ -93,8 +93,10 @@ def scope_of(
     allowed = _filtered(snapshot, visible, query)
     words = KnownWords(snapshot.postings, allowed)
     read = [_read(text, words, into_english=into_english) for text in query.texts]
-    texts = subquery_texts([_put(text, words) for text in read])
-    besides = implied_texts(query.texts, read)
+    first = [given[0] for given in read]
+    others = [text for given in read for text in given[1:]]
+    texts = subquery_texts([_put(text, words) for text in [*first, *others]])
+    besides = implied_texts(query.texts, first)
     return Scope(query, texts, besides, snapshot, allowed)
 
 
@@ -104,14 +106,16 @@ def prepared(text: str, words: KnownWords, *, into_english: bool = False) -> str
 
     `into_english`: words of languages that there is a glossary of are put into English.
     """
-    return _put(_read(text, words, into_english=into_english), words)
+    return _put(_read(text, words, into_english=into_english)[0], words)
 
 
-def _read(text: str, words: KnownWords, *, into_english: bool) -> str:
-    """A caller's text without what nobody sees, in English if it is to be."""
+def _read(text: str, words: KnownWords, *, into_english: bool) -> tuple[str, ...]:
+    """A caller's text without what nobody sees, in English if it is to be, then as it is where
+    tools speak its language as well.
+    """
     if not text.isascii():  # a letter and its accent are one, else both sides of it look like words
         text = normalized("NFC", text.translate(_UNSEEN))
-    return in_english(text, words) if into_english else text
+    return readings(text, words) if into_english else (text,)
 
 
 def _put(text: str, words: KnownWords) -> str:
