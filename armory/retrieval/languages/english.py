@@ -83,7 +83,7 @@ def in_english(text: str, words: KnownWords) -> str:
 
 
 def readings(text: str, words: KnownWords) -> tuple[str, ...]:
-    """The text in English, and as it is where some tools speak its language and others do not."""
+    """The text in English, and as it is where tools have all of its words as they are."""
     script = script_of(text)
     if script is not LATIN and has_english(text):
         return (text,)
@@ -189,22 +189,23 @@ def _together(text: str, found: Sequence[re.Match[str]], at: int) -> int:
 
 def _put(text: str, pieces: Sequence[Piece], words: KnownWords) -> tuple[str, ...]:
     """The text with the English of its pieces, or as it is, if the tools speak its language; both,
-    if some do.
+    if some have all of its words.
     """
     parts: list[str] = []
     kept = put = at = 0
-    spoken = False
+    spoken = True
     for piece in pieces:
         between, given, said = text[at : piece.start], text[piece.start : piece.end], piece.english
         if terms(said) and (mine := min(map(words.tools, terms(given)), default=0)):
-            spoken |= not is_own(given.casefold())
+            spoken &= not is_own(given.casefold())
             stays = mine >= max(map(words.tools, terms(said)))
             said = given if stays else f"{said} {given}"
             if given.casefold() != piece.english:  # what is the same in English tells nothing
                 kept += stays
                 put += not stays
         else:
-            put += bool(terms(said))
+            put += (says := bool(terms(said)))
+            spoken &= not says
         if is_cjk(given):
             said = f" {said} "
         parts += [" " if at and between in ("", *_JOINTS) else between, said]
@@ -212,4 +213,4 @@ def _put(text: str, pieces: Sequence[Piece], words: KnownWords) -> tuple[str, ..
     if kept > put:
         return (text,)
     english = _SPACES.sub(" ", "".join([*parts, text[at:]]).translate(_MARKS)).strip()
-    return (english, text) if spoken else (english,)
+    return (english, text) if spoken and kept + put else (english,)
