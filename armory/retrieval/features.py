@@ -40,7 +40,7 @@ class Subquery:
 
     Attributes:
         text: a text of the query, or a clause of one.
-        parent: position in `Query.texts` of the text that it is or belongs to.
+        parent: position of the text that it is or belongs to, among those searched for.
         whole: whether it is the caller's whole text, not a clause.
         cosine: (c,) best cosine of each candidate; None: no dense side.
         cosine_moments: of the best cosine, over the visible tools.

@@ -59,6 +59,7 @@ SCRIPTS = (
     ),
     Script(re.compile(r"[\uac00-\ud7a3]"), spaced=True, languages=("ko",)),
     Script(re.compile(r"[\u0600-\u06ff]"), spaced=True, languages=("ar",)),
+    Script(re.compile(r"[\u0900-\u097f]"), spaced=True, languages=("hi",)),
     Script(
         re.compile(r"[\u0404\u0406\u0407\u0454\u0456\u0457\u0490\u0491]"),
         spaced=True,
@@ -68,7 +69,7 @@ SCRIPTS = (
     Script(
         re.compile(r"[A-Za-z\u00c0-\u024f\u1ea0-\u1ef9]"),
         spaced=True,
-        languages=("de", "es", "fr", "hu", "it", "nl", "pl", "pt", "cs", "id", "tr", "vi"),
+        languages=("de", "es", "fr", "hu", "it", "nl", "pl", "pt", "cs", "id", "tr", "vi", "hi"),
     ),
 )
 

@@ -45,11 +45,21 @@ _MARKS = str.maketrans(
     {
         **dict.fromkeys("\u00a1\u00bf", ""),
         **dict.fromkeys("\uff0c\u3001\u060c", ", "),
-        **{"\u3002": ". ", "\uff1b": "; ", "\u061b": "; ", "\uff1f": "? ", "\u061f": "? "},
+        **{
+            "\u3002": ". ",
+            "\u0964": ". ",
+            "\uff1b": "; ",
+            "\u061b": "; ",
+            "\uff1f": "? ",
+            "\u061f": "? ",
+        },
         **{"\uff01": "! "},
     }
 )
 _SPACES = re.compile("  ++")
+#: What ends a clause.
+_MARK = re.compile(r"[.,;:!?\n]")
+_JOINING = frozenset(("und", "oder", "en", "of"))
 #: An identifier is no word of any language (createInvoice), but for German ones of both genders.
 _IDENTIFIER = re.compile(r"[a-z][A-Z](?!n(?:nen)?\b)")
 
@@ -69,14 +79,19 @@ def in_english(text: str, words: KnownWords) -> str:
         text: a caller's.
         words: of the tools that may be found.
     """
+    return readings(text, words)[0]
+
+
+def readings(text: str, words: KnownWords) -> tuple[str, ...]:
+    """The text in English, and as it is where tools have all of its words as they are."""
     script = script_of(text)
     if script is not LATIN and has_english(text):
-        return text
+        return (text,)
     if script.spaced:
         pieces = _of_letters(text, script)
     else:
         pieces = _of_characters(text, glossary(*script.languages))
-    return text if not pieces or is_pleasantry(text) else _put(text, pieces, words)
+    return (text,) if not pieces or is_pleasantry(text) else _put(text, pieces, words)
 
 
 def takes_long(text: str) -> bool:
@@ -119,8 +134,13 @@ def _known_by(known: Glossary, text: str, found: Sequence[re.Match[str]]) -> lis
     pieces: list[Piece] = []
     words = [word[0].casefold() for word in found]
     names = [False] * len(found) if known.capital_nouns else names_in(text, found)
+    parted = _parted(known, text, found, words) if known.parts_verbs else {}
     at = 0
     while at < len(found):
+        if (english := parted.get(at)) is not None:
+            pieces.append(Piece(found[at].start(), found[at].end(), english))
+            at += 1
+            continue
         entry = known.find(words, at, _together(text, found, at))
         if entry is None or (not entry.exact and (names[at] or _is_english(known, words[at]))):
             at += 1  # a name is no inflected word
@@ -129,6 +149,27 @@ def _known_by(known: Glossary, text: str, found: Sequence[re.Match[str]]) -> lis
         pieces.append(Piece(found[at].start(), found[end - 1].end(), entry.english))
         at = end
     return pieces
+
+
+def _parted(
+    known: Glossary, text: str, found: Sequence[re.Match[str]], words: Sequence[str]
+) -> dict[int, str]:
+    """The English of verbs whose second part ends their clause, "" for that part, by place."""
+    parted: dict[int, str] = {}
+    begin = 0
+    for last in range(len(found)):
+        after = found[last + 1].start() if last + 1 < len(found) else len(text)
+        gap = text[found[last].end() : after]
+        ends = last + 1 == len(found) or words[last + 1] in _JOINING or _MARK.search(gap)
+        if not ends:
+            continue
+        for at in range(begin, last - 1):
+            english = known.parted(words[at], words[last])
+            if english is not None:
+                parted |= {at: english, last: ""}
+                break
+        begin = last + 1
+    return parted
 
 
 def _is_english(known: Glossary, word: str) -> bool:
@@ -146,24 +187,30 @@ def _together(text: str, found: Sequence[re.Match[str]], at: int) -> int:
     return end
 
 
-def _put(text: str, pieces: Sequence[Piece], words: KnownWords) -> str:
-    """The text with the English of its pieces; as it is, if the tools speak its language."""
+def _put(text: str, pieces: Sequence[Piece], words: KnownWords) -> tuple[str, ...]:
+    """The text with the English of its pieces, or as it is, if the tools speak its language; both,
+    if some have all of its words.
+    """
     parts: list[str] = []
     kept = put = at = 0
+    spoken = True
     for piece in pieces:
         between, given, said = text[at : piece.start], text[piece.start : piece.end], piece.english
         if terms(said) and (mine := min(map(words.tools, terms(given)), default=0)):
+            spoken &= not is_english_word(given.casefold())
             stays = mine >= max(map(words.tools, terms(said)))
             said = given if stays else f"{said} {given}"
             if given.casefold() != piece.english:  # what is the same in English tells nothing
                 kept += stays
                 put += not stays
         else:
-            put += bool(terms(said))
+            put += (says := bool(terms(said)))
+            spoken &= not says
         if is_cjk(given):
             said = f" {said} "
         parts += [" " if at and between in ("", *_JOINTS) else between, said]
         at = piece.end
     if kept > put:
-        return text
-    return _SPACES.sub(" ", "".join([*parts, text[at:]]).translate(_MARKS)).strip()
+        return (text,)
+    english = _SPACES.sub(" ", "".join([*parts, text[at:]]).translate(_MARKS)).strip()
+    return (english, text) if spoken and kept + put else (english,)

@@ -21,6 +21,11 @@ FOLDER = Path(__file__).parent
 READ: dict[str, Glossary] = {}
 #: Whose nouns begin with a capital, and join without a hyphen.
 _GERMAN = "de"
+#: What ends a clause and belongs to its verb: "mach das Licht aus", "zet de lamp uit".
+_PARTICLES = {
+    "de": ("ab", "an", "auf", "aus", "ein", "hinzu", "hoch", "runter", "vor", "zu"),
+    "nl": ("aan", "af", "in", "op", "toe", "uit"),
+}
 #: Whose words begin with "and", "in", "for" and "the": wa-bi-l-milaff. Longest first; the last of
 #: them is of one letter, so what is left has to be a word of some length.
 _ARABIC = "ar"
@@ -31,6 +36,8 @@ _TONAL = "vi"
 _STAYS = "="
 #: Letters whose strokes are no accents to Unicode, and are left out as those are.
 _STROKES = str.maketrans("łøđı", "lodi")
+#: Two signs of Hindi for the same sound, the one of which is written for the other.
+_NASALS = str.maketrans("\u0902", "\u0901")
 _UMLAUTS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue"})
 #: Letters of each part of a compound at least, and what may stand between two parts.
 _LEAST_PART = 4
@@ -84,7 +91,12 @@ class Glossary:
         for form, english in entries:  # behind the others: what is spelt so is meant
             if not form.isascii():
                 bare = fold(form)
-                for spelt in {bare, bare.translate(_STROKES), fold(form.translate(_UMLAUTS))}:
+                for spelt in {
+                    bare,
+                    bare.translate(_STROKES),
+                    fold(form.translate(_UMLAUTS)),
+                    form.translate(_NASALS),
+                }:
                     if spelt != form:
                         self._add(spelt, english)
         for phrases in self._phrases.values():
@@ -181,6 +193,18 @@ class Glossary:
                 if _begin(words[1:], phrase.rest):
                     return Found(1 + len(phrase.rest), phrase.english)
         return None
+
+    def parted(self, first: str, last: str) -> str | None:
+        """The English of a verb that is parted: of "mach ... aus" that of `mach aus`."""
+        if last not in _PARTICLES.get(self.language, ()):
+            return None
+        phrases = self._phrases.get(first, ())
+        return next((one.english for one in phrases if one.rest == [(last, False)]), None)
+
+    @property
+    def parts_verbs(self) -> bool:
+        """Whether a verb may stand in two parts, the second at the end of its clause."""
+        return self.language in _PARTICLES
 
     def within(self, text: str, at: int, end: int) -> Found | None:
         """The longest entry that characters of a text begin with, from one place up to another."""

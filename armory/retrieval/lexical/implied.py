@@ -4,7 +4,7 @@ their words nor their meaning would find.
 
 Owns: recognising that a text names a file to be written, that it tells whoever listens to remember,
 to recall or to forget, that it asks who changed a file, and that it asks for what is new. Never
-imports anything of Armory.
+imports anything of Armory but the wishes of every day.
 
 A file that is read implies nothing: which tool reads it depends on what for, and the query says
 that. Nor do office documents: the text names their kind, which finds their tools.
@@ -13,6 +13,8 @@ that. Nor do office documents: the text names their kind, which finds their tool
 from __future__ import annotations
 
 import re
+
+from armory.retrieval.lexical.everyday import BUILD, CHANNEL, DONE_BY, ERRORS, MAILBOX, everyday
 
 #: What such a query also asks for, in the words of the tools that do it.
 WRITE_FILE = "write content to a file"
@@ -25,9 +27,10 @@ WEB = "search the web for something"
 #: Only of a query that would be refused: what is new cannot be known, and others have to be told.
 LOOK_UP = "search the web"
 SEND = "send a message to somebody"
-INSTEAD = frozenset((LOOK_UP, SEND))
+INSTEAD = frozenset((LOOK_UP, SEND, CHANNEL, MAILBOX, BUILD, ERRORS))
 #: A tool does it that has all words of one of these.
 DOING = {
+    **DONE_BY,
     WRITE_FILE: ("write file", "save file"),
     REMEMBER: ("add memory", "save memory", "store memory", "create memory", "keep memory"),
     RECALL: ("search memory", "find memory", "read memory", "retrieve memory", "recall memory"),
@@ -192,6 +195,7 @@ def implied(text: str) -> tuple[str, ...]:
         acts = (*acts, CHANGES)
     if any(hint in plain for hint in _TELLS) and _tells(plain):
         acts = (*acts, SEND)
+    acts = (*acts, *everyday(plain))
     return acts if acts or not _is_new(plain) else (LOOK_UP,)
 
 

@@ -32,6 +32,7 @@ kérlek rendben oké igen nem bocsánat bocs nagyszerű szuper tökéletes
 不客气 没关系 没问题 对不起 抱歉 明白了 知道了 太好了 辛苦了 哈哈
 ありがとう ありがとうございます どうも こんにちは こんばんは おはよう おはようございます さようなら
 はい いいえ すみません 了解 了解です わかりました おやすみ
+助かりました 助かります お疲れ様です お疲れ様でした
 감사합니다 고마워요 고마워 안녕하세요 안녕 네 아니요 죄송합니다 알겠습니다 좋아요
 спасибо большое привет здравствуйте пока пожалуйста да нет хорошо отлично понятно извините
 дякую дуже привіт вітаю бувай ласка так ні добре чудово зрозуміло вибачте
@@ -39,6 +40,8 @@ díky děkuji děkuju moc ahoj ano ne dobře skvělé jasně promiň
 teşekkürler merhaba selam günayd\u0131n tamam evet hay\u0131r harika anlad\u0131m
 makasih halo oke ya tidak bagus mantap maaf
 شكرا جزيلا مرحبا أهلا نعم لا حسنا ممتاز عفوا آسف
+धन्यवाद शुक्रिया नमस्ते नमस्कार बहुत आपका आपको हां हाँ नहीं जी ठीक अच्छा बढ़िया है
+dhanyavaad dhanyavad shukriya namaste namaskar theek thik accha acha haan bahut aapka bhai hai
 """
 _TURNS = """
 never mind|got it|i see|my bad|no worries|no problem|no need|forget it|sounds good|makes sense
@@ -67,7 +70,7 @@ never mind|got it|i see|my bad|no worries|no problem|no need|forget it|sounds go
 _ANY = "|".join(  # turns first: what a word of one would match alone is not looked at again
     re.escape(fold(one.strip().replace("\n", ""))) for one in [*_TURNS.split("|"), *_WORDS.split()]
 )
-_PLEASANTRY = re.compile(rf"(?:\W*+\b(?:{_ANY})\b(?!'))*+\W*+")
+_PLEASANTRY = re.compile(rf"(?:\W*+\b(?:{_ANY})(?![\w']))*+\W*+")
 
 
 def is_pleasantry(text: str) -> bool:

@@ -19,7 +19,12 @@ MAX_CHARS = 20_000
 _MAX_PARTS = 6
 _PIECE = 1_000
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af"
-_CHUNK = re.compile(rf"[{_CJK}]+|[^\W_{_CJK}]+(?:['\u2019_\-./:][^\W_{_CJK}]+)*")
+#: Vowels and other signs of Indian letters, which are part of a word and no letters to `re`.
+_SIGNS = "".join(
+    c for c in map(chr, range(0x900, 0xE00)) if unicodedata.category(c) in ("Mn", "Mc")
+)
+_RUN = rf"(?:[^\W_{_CJK}]++[{_SIGNS}]*+)++"
+_CHUNK = re.compile(rf"[{_CJK}]+|{_RUN}(?:['\u2019_\-./:]{_RUN})*+")
 _IS_CJK = re.compile(rf"[{_CJK}]")
 _JOINT = re.compile(
     r"['\u2019_\-./:]+"
@@ -34,7 +39,8 @@ _ABBREVIATIONS = re.compile(r"[b-df-hj-np-tv-xz]{2,}+(?:[aeiou]s|(?<=[^s]s))")
 #: Words of letters that stand by themselves, or after a hyphen: no parts of a path, of an address,
 #: of an option (`--oneline`) or of an identifier.
 STANDALONE = re.compile(
-    r"(?:(?<![\w/\\@#$%&=~.+-])|(?<=[^\W\d_]-))[^\W\d_]++(?![\w/\\@=(]|\.\w|:[\w/])"
+    rf"(?:(?<![\w/\\@#$%&=~.+-])|(?<=[^\W\d_]-))(?:[^\W\d_]++[{_SIGNS}]*+)++"
+    r"(?![\w/\\@=(]|\.\w|:[\w/])"
 )
 
 _STOP = """

@@ -15,6 +15,7 @@ from armory.retrieval.lexical.spelling import LEAST_CHARS, is_english
 from armory.retrieval.lexical.text import fold, terms
 
 _PAUSE = r"\s*+(?:[,!]|[.:;\u2013\u2026-](?=[\s.]))++\s*+"
+_SAID = r"[^.,:;!?\n]{1,60}+"
 #: "Hey Claude," says nothing of what is wanted, and makes a wish look like talk. Other names stay,
 #: which may be those of servers; so does what no comma, request or question follows: "hello world".
 _SALUTATION = re.compile(
@@ -26,7 +27,12 @@ _SALUTATION = re.compile(
     r"|\s++(?=(?:i|i'm|i'd|i've|can|could|would|will|please|what|what's|how|where|where's|when|who"
     r"|who's|which|is|are|do|does|did|let|lets|let's|need|want|my|so"
     rf"|{VERB})\b))"
-    r"|(?:great|sorry|excuse me|by the way|btw|(?:i have |another |one |a |quick )*+question)"
+    r"|(?:great|excuse me|by the way|btw|(?:i have |another |one |a |quick )*+question"
+    r"|perfect|awesome|excellent|no worries|in the meantime|like last time"
+    rf"|(?:thanks|thank you|thx)(?: so much| a lot| very much| again)?+(?: for {_SAID})?+"
+    rf"|sorry(?: (?:for|about) {_SAID})?+|now that {_SAID}(?=,)|while (?:you're|we're) at it"
+    r"|(?:and )?+one more|(?:(?:and|one|another|a) )*+(?:(?:more|last|other|next|new|different) )++"
+    r"(?:thing|question|request|topic))"
     rf"{_PAUSE}",
     re.IGNORECASE,
 )

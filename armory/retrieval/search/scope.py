@@ -15,7 +15,7 @@ import numpy as np
 from armory.domain.encoding import normalized
 from armory.domain.query import MAX_QUERY_CHARS, MAX_TEXTS, Query
 from armory.errors import InvalidRequest
-from armory.retrieval.languages.english import in_english
+from armory.retrieval.languages.english import readings
 from armory.retrieval.lexical.implied import implied
 from armory.retrieval.lexical.intents import clauses
 from armory.retrieval.lexical.kinds import called_so
@@ -92,9 +92,11 @@ def scope_of(
     """
     allowed = _filtered(snapshot, visible, query)
     words = KnownWords(snapshot.postings, allowed)
-    spelt = [prepared(text, words, into_english=into_english) for text in query.texts]
-    texts = subquery_texts(spelt)
-    besides = implied_texts(query.texts)
+    read = [_read(text, words, into_english=into_english) for text in query.texts]
+    first = [given[0] for given in read]
+    others = [text for given in read for text in given[1:]]
+    texts = subquery_texts([_put(text, words) for text in [*first, *others]])
+    besides = implied_texts(query.texts, first)
     return Scope(query, texts, besides, snapshot, allowed)
 
 
@@ -104,10 +106,20 @@ def prepared(text: str, words: KnownWords, *, into_english: bool = False) -> str
 
     `into_english`: words of languages that there is a glossary of are put into English.
     """
+    return _put(_read(text, words, into_english=into_english)[0], words)
+
+
+def _read(text: str, words: KnownWords, *, into_english: bool) -> tuple[str, ...]:
+    """A caller's text without what nobody sees, in English if it is to be, then as it is where
+    tools speak its language as well.
+    """
     if not text.isascii():  # a letter and its accent are one, else both sides of it look like words
         text = normalized("NFC", text.translate(_UNSEEN))
-    if into_english:
-        text = in_english(text, words)
+    return readings(text, words) if into_english else (text,)
+
+
+def _put(text: str, words: KnownWords) -> str:
+    """A text that was read as it is searched for."""
     text = without_negated(unmannered(unaddressed(unfilled(text)), words), words)
     plain = plainly(called_so(anyhost(text), words), words)
     return words.corrected(_with_words(plain, words))
@@ -161,11 +173,11 @@ def subquery_texts(texts: Sequence[str]) -> list[SubqueryText]:
     return parts[: max(MAX_SUBQUERIES, len(texts))]
 
 
-def implied_texts(texts: Sequence[str]) -> list[SubqueryText]:
-    """What the texts imply, each once."""
+def implied_texts(texts: Sequence[str], read: Sequence[str]) -> list[SubqueryText]:
+    """What the texts imply, as they are written and as they were put into English, each once."""
     found: dict[str, SubqueryText] = {}
-    for i, text in enumerate(texts):
-        for act in implied(text):
+    for i, (text, english) in enumerate(zip(texts, read, strict=True)):
+        for act in implied(text) if text == english else (*implied(text), *implied(english)):
             found.setdefault(act, SubqueryText(act, i, whole=False, passage=Passage(act)))
     return list(found.values())
 

@@ -11,7 +11,7 @@ from armory.retrieval.languages.glossary import FOLDER, Found, Glossary
 
 LANGUAGES = sorted({language for script in SCRIPTS for language in script.languages})
 #: Smaller than the others.
-SMALL = {"ar", "cs", "id", "tr", "uk", "vi"}
+SMALL = {"ar", "cs", "hi", "id", "tr", "uk", "vi"}
 GERMAN = Glossary(
     "de",
     """

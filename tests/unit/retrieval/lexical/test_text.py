@@ -26,6 +26,12 @@ def test_spellings_of_one_identifier_meet(spelling: str) -> None:
     assert terms(spelling) == ["read", "file", "readfil"]
 
 
+def test_the_signs_of_indian_letters_are_no_borders_of_words() -> None:
+    assert len(terms("त्रुटियाँ दिखाओ")) == 2
+    assert terms("லாக்") == terms("லாக், லாக்")[:1]
+    assert set(terms("दिखाओ")) & set(terms("सूची दिखाओ"))
+
+
 def test_the_written_together_form_meets_the_compound() -> None:
     assert set(terms("readfile")) & set(terms("read_file"))
 

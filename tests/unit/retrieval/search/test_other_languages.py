@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -19,6 +19,7 @@ from armory.retrieval.retriever import Retriever
 from armory.retrieval.settings import RetrieverSettings
 
 pytestmark = pytest.mark.anyio
+MakeTool = Callable[..., ToolRecord]
 
 
 class Heard:
@@ -57,6 +58,9 @@ ASKED = [
     ("给安娜发一封邮件", "mail__send_email"),
     ("读取文件", "files__read_file"),
     ("现在几点", "clock__get_time"),
+    ("अन्ना को ईमेल भेजो", "mail__send_email"),
+    ("फ़ाइल पढ़ो", "files__read_file"),
+    ("anna ko email bhejo", "mail__send_email"),
 ]
 
 
@@ -121,3 +125,35 @@ async def test_nothing_is_put_into_english_where_that_is_not_wanted(
         retriever.settings = RetrieverSettings(ranker="lexical")
         found = await retriever.search(Query(("Lies die Datei vor",)))
         assert found.matches[0].tool.name == "files__read_file"
+
+
+GERMAN = {
+    "autobahn_sperrungen": "Aktuelle Sperrungen auf einer Autobahn",
+    "autobahn_baustellen": "Aktuelle Baustellen auf einer deutschen Autobahn abrufen",
+    "wetter_aktuell": "Aktuelles Wetter an einem Ort in Deutschland",
+}
+ENGLISH = (
+    *("block_user: Block a user", "lock_file: Lock a file", "unlock_file: Unlock a file"),
+    *("block_ip: Block an address", "lock_door: Lock a door", "get_weather: Current weather"),
+    *("blocks: List the blocks of a page", "delete_block: Delete a block"),
+)
+
+
+@pytest.mark.parametrize(
+    ("asked", "wanted"),
+    [
+        ("Sperrungen auf der A5", "de__autobahn_sperrungen"),
+        ("wie ist das Wetter", "en__get_weather"),
+        ("sperr den Benutzer", "en__block_user"),
+    ],
+)
+async def test_among_english_tools_those_in_the_language_of_the_query_are_found(
+    make_tool: MakeTool, asked: str, wanted: str
+) -> None:
+    mixed = [make_tool(name, text, "de") for name, text in GERMAN.items()]
+    mixed += [make_tool(*text.split(": "), "en") for text in ENGLISH]
+    mixed += [make_tool(f"t{i}", f"Opens valve {i} of the pump", "plant") for i in range(60)]
+    async with Retriever(make_embedder(), ExactIndex(), make_rankers()) as retriever:
+        await retriever.index(mixed)
+        found = await retriever.search(Query((asked,)))
+        assert wanted in [match.tool.name for match in found.matches[:2]]
