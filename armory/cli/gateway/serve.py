@@ -22,6 +22,7 @@ from armory.cli.gateway.event_loop import loop_factory
 from armory.cli.gateway.signals import Signals
 from armory.cli.gateway.watching import ConfigWatch
 from armory.cli.options import config_option, notices_of
+from armory.cli.output import counted
 from armory.config import Loaded, find_config
 from armory.domain.hosts import NO_ADDRESS, is_address
 from armory.domain.principal import ANONYMOUS, Principal
@@ -285,7 +286,7 @@ async def _say_ready(running: _Running, announcer: Announcer) -> None:
     down = [key for key, found in away.items() if found.error]
     up = len(status) - len(awaited) - len(down)
     tools = len(runtime.gateway.view.catalog.tools)
-    text = f"ready, {up} of {len(status)} upstreams, {tools} tools"
+    text = f"ready, {up} of {counted(len(status), 'upstream')}, {counted(tools, 'tool')}"
     announcer.say("ready", text, upstreams=len(status), up=up, tools=tools)
     found = readiness(runtime)
     if not found.ready:
