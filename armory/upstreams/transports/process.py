@@ -34,6 +34,8 @@ LAST_WORDS_S = 1.0
 """How long exit status and the end of standard error are waited for once a process is ending, so
 that one failure is worded the same whichever comes first.
 """
+SAID = "; it said: "
+"""Between why a process is gone and what it wrote last."""
 _EXIT_S = 1.0
 _TERM_S = 2.0
 _KILL_S = 5.0
@@ -135,8 +137,8 @@ class ServerProcess(asyncio.SubprocessProtocol):
 
     @property
     def last_words(self) -> str:
-        """The last line of standard error that says something; "" before."""
-        return self._errors.last()
+        """What it asks and waits for, else the last line that says something; "" before."""
+        return self._errors.last(b"" if self._ended else self._stderr or self._lines.asked)
 
     def work_done(self) -> int:
         """A number that grows while the process or its children do anything."""
@@ -265,7 +267,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
             reason = f"its process exited with status {code}"
         said = self._errors.telling()
         if said:
-            return f"{reason}; it said: {said}"
+            return f"{reason}{SAID}{said}"
         return f"{reason} and said nothing; run its command by hand" if (code or 0) > 0 else reason
 
     def _end(self, reason: str = "") -> None:
