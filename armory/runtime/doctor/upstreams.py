@@ -27,7 +27,6 @@ from armory.upstreams.pool import Pool
 from armory.upstreams.session.lists.pages import BadList
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.transports.http_failures import LoginRequired
-from armory.upstreams.transports.process import SAID
 from armory.upstreams.transports.programs import Unusable, program_of
 
 _CONNECT_S = 10.0
@@ -264,7 +263,7 @@ def _login(spec: UpstreamSpec) -> str:
 
 
 def _by_hand(message: str) -> str:
-    if SAID in message:
+    if "; it said: " in message:
         return "run its command by hand; what it wrote last stands in the cause"
     return (
         "run its command by hand: is it a server for standard input and output, and are all its "

@@ -34,8 +34,6 @@ LAST_WORDS_S = 1.0
 """How long exit status and the end of standard error are waited for once a process is ending, so
 that one failure is worded the same whichever comes first.
 """
-SAID = "; it said: "
-"""Between why a process is gone and what it wrote last."""
 _EXIT_S = 1.0
 _TERM_S = 2.0
 _KILL_S = 5.0
@@ -267,7 +265,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
             reason = f"its process exited with status {code}"
         said = self._errors.telling()
         if said:
-            return f"{reason}{SAID}{said}"
+            return f"{reason}; it said: {said}"
         return f"{reason} and said nothing; run its command by hand" if (code or 0) > 0 else reason
 
     def _end(self, reason: str = "") -> None:
