@@ -60,8 +60,8 @@ class StartTurns:
         """What `waiting` waits for, for people."""
         before = self._line.index(waiting) if waiting in self._line else 0
         next_ones = f", {before} come{'s' if before == 1 else ''} before it" if before else ""
-        others = "another one starts" if self._limit == 1 else f"{self._limit} others start"
-        return f"waits for its turn: {others} now{next_ones} (server.limits.concurrent_starts)"
+        others = "another starts now" if self._limit == 1 else f"{self._limit} others start now"
+        return f"waits for its turn: {others}{next_ones} (server.limits.concurrent_starts)"
 
     @contextlib.asynccontextmanager
     async def turn(self, starter: Starter) -> AsyncGenerator[None]:
