@@ -9,8 +9,10 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
 from armory.config.blocks.security import SecurityConfig
+from armory.config.checks.itself import own_upstreams
 from armory.config.embedding import lacks_openai_key, without_a_key
 from armory.config.model import Config
+from armory.config.problems import dotted
 from armory.domain.hosts import is_loopback
 
 _CHOSEN = frozenset(("login", "preferred_username", "username", "nickname", "name"))
@@ -62,6 +64,10 @@ def warnings_of(config: Config) -> list[str]:
             "that begins at one fails at another; take a variable that all of them have, e.g. "
             "${ARMORY_KEY}"
         )
+    said += (
+        f"{dotted(path)}: {url} is this gateway itself, as `armory serve` listens, which refuses it"
+        for path, url in own_upstreams(config)
+    )
     return [
         *said,
         *_taken_for_all(security),
