@@ -207,9 +207,9 @@ def test_what_was_renamed_is_not_taken_over_twice_and_switches_are_texts(
         "a-b": {"command": "two", "env": {"DEBUG": True, "QUIET": False, "PORT": 80}},
     }
     (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
-    for _ in range(2):
-        done = armory("import", "mcp.json")
-        assert done.returncode == 0, done.stderr
+    assert armory("import", "mcp.json").returncode == 0
+    done = armory("import", "mcp.json")
+    assert done.returncode == 0, done.stderr
     assert "A B is in armory.yaml already" in done.stderr
     upstreams = load_file(tmp_path / "armory.yaml").config.upstreams
     assert sorted(upstreams) == ["a-b", "a-b-2"]
