@@ -31,6 +31,7 @@ from armory.upstreams.spec import Transport
 _WAYS = ("command", "url", "openapi", "skills")
 _OTHER_SCHEME = re.compile(r"(?!https?:)[a-z][a-z0-9+.-]*+://", re.IGNORECASE)
 _WORKSPACE = "${workspaceFolder}"
+_NUMBER = re.compile(r"\A-\d++\Z")
 _REFERENCE = re.compile(r"\$\{\w++\}")
 
 
@@ -114,12 +115,11 @@ def _is_there(name: str, alone: Imported, taken: dict[str, Any]) -> bool:
     if name in taken:
         return True
     given = alone.upstreams.get(slug(name))
-    numbered = re.compile(rf"{re.escape(slug(name))}(?:-\d++)?")
     return isinstance(given, dict) and any(
         isinstance(held, dict)
         and all(_fits(held.get(member), given.get(member)) for member in ("command", "url"))
         for key, held in taken.items()
-        if numbered.fullmatch(key)
+        if _NUMBER.sub("", key.removeprefix(slug(name))) == ""
     )
 
 
