@@ -60,9 +60,9 @@ def tell(text: str | Text, *, hang: int = 0, console: Console | None = None) -> 
     console.print(shown, soft_wrap=True)
 
 
-def counted(number: int, one: str, many: str = "") -> str:
-    """`1 tool`, `2 tools`; `many` where that is not `one` with an s."""
-    return f"{number} {one if number == 1 else many or f'{one}s'}"
+def counted(number: int, one: str, many: str = "", width: int = 0) -> str:
+    """`1 tool`, `2 tools`; `many` where that is not `one` with an s, `width` of the number."""
+    return f"{number:{width}} {one if number == 1 else many or f'{one}s'}"
 
 
 def _wrapped(text: Text, width: int) -> Generator[Text]:

@@ -93,10 +93,15 @@ class ErrorOutput:
         """The lines that are kept, with secrets redacted."""
         return [redacted(text) for text in self._lines]
 
-    def last(self) -> str:
-        """The last line that is not noise; "" where there is none."""
-        for text in reversed(self._lines):
-            if not (_NOISE.match(text) or _USUAL.match(text)):
+    def last(self, begun: bytes = b"") -> str:
+        """The last line that is not noise; "" where there is none.
+
+        Args:
+            begun: the beginning of the next one.
+        """
+        asked = begun[:_LINE_BYTES].decode("utf-8", "replace").strip()
+        for text in (asked, *reversed(self._lines)):
+            if text and not (_NOISE.match(text) or _USUAL.match(text)):
                 return _shown(text)
         return ""
 
@@ -150,4 +155,5 @@ def _shown(text: str) -> str:
     for end, extra in _EXTRAS.items():
         if text.endswith(end):
             return f'{end}; pip install "armory-mcp-gateway[{extra}]" brings it'
-    return redacted(text.strip())[:_QUOTED]
+    said = redacted(text.strip())
+    return said if len(said) <= _QUOTED else f"{said[: _QUOTED - 1]}\u2026"

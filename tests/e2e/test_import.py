@@ -197,3 +197,20 @@ def test_a_file_that_is_none_is_told_in_one_sentence(
     done = armory("import", "config.toml")
     assert done.returncode == 2
     assert "defect" not in done.stderr
+
+
+def test_what_was_renamed_is_not_taken_over_twice_and_switches_are_texts(
+    armory: Command, tmp_path: Path
+) -> None:
+    servers = {
+        "A B": {"command": "one"},
+        "a-b": {"command": "two", "env": {"DEBUG": True, "QUIET": False, "PORT": 80}},
+    }
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    assert armory("import", "mcp.json").returncode == 0
+    done = armory("import", "mcp.json")
+    assert done.returncode == 0, done.stderr
+    assert "A B is in armory.yaml already" in done.stderr
+    upstreams = load_file(tmp_path / "armory.yaml").config.upstreams
+    assert sorted(upstreams) == ["a-b", "a-b-2"]
+    assert upstreams["a-b"].env == {"DEBUG": "true", "QUIET": "false", "PORT": "80"}

@@ -97,6 +97,7 @@ def test_what_is_opened_here_fits_and_progress_has_totals(
     assert "connecting to upstreams 2/2" in connected
     assert f"{LONG}  ready" in connected
     assert "THE_LONG_API_KEY" in connected
+    assert "armory.yaml is valid: 2 upstreams, 1 not ready\n" in connected
     (tmp_path / "armory.yaml").write_text("upstreams:\n  x: {command: 5, url: 5, nonsense: 1}\n")
     checked(armory("validate", env=TERMINAL), code=2)
     checked(armory("doctor", "--config", "nowhere.yaml", env=TERMINAL), code=1)

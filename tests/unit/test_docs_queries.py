@@ -117,7 +117,8 @@ def test_the_page_has_them_all() -> None:
     for name in (
         *("Claude Code", "Cursor", "VS Code", "Claude Desktop", "Inspector", "TypeScript"),
         *("FastMCP", "LangChain", "pydantic-ai", "OpenAI Agents", "LlamaIndex", "mcp-use"),
-        "mcp-remote",
+        *("Google ADK", "AutoGen", "Semantic Kernel", "Strands", "Haystack", "Agno", "smolagents"),
+        *("Vercel AI SDK", "LangChain.js", "Mastra", "mcp-remote"),
     ):
         assert name in PAGE, name
     for server in CONFIGURED:

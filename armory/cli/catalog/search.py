@@ -22,7 +22,7 @@ from armory.cli.options import (
     loaded_config,
     refuse_blank,
 )
-from armory.cli.output import out, print_json, say_notice, say_unreached, tell
+from armory.cli.output import counted, out, print_json, say_notice, say_unreached, tell
 from armory.domain.query import MAX_TOP_K, Query
 from armory.domain.results import Match, Selection
 from armory.domain.visibility import VisibleCatalog
@@ -199,7 +199,7 @@ def _show(answer: dict[str, Any], *, explain: bool) -> None:
         console.print(f"unlikely: {tool['name']} ({tool['score']:.3f})", markup=False)
     for skill in answer.get("skills") or ():
         console.print(f"skill: {skill['uri']} ({skill['score']:.3f})", markup=False)
-    tail = f"\n{answer['returned']} of {answer['visible']} tools"
+    tail = f"\n{answer['returned']} of {counted(answer['visible'], 'tool')}"
     if answer.get("refused"):
         tail += "; the query seems to need no tool"
     console.print(tail)

@@ -23,7 +23,7 @@ from armory.cli.options import (
     loaded_config,
     refuse_blank,
 )
-from armory.cli.output import out, print_json, say_notice, say_unreached
+from armory.cli.output import counted, out, print_json, say_notice, say_unreached
 from armory.protocol.meta import QUERY
 
 NOT_SEARCHED = (
@@ -71,7 +71,7 @@ def _show(found: list[dict[str, Any]], selection: dict[str, Any]) -> None:
     console.print(table)
     if selection:
         console.print(
-            f"\n{selection.get('returned')} of {selection.get('visible')} tools, "
+            f"\n{selection.get('returned')} of {counted(selection.get('visible', 0), 'tool')}, "
             f"threshold {selection.get('threshold')}"
         )
         if selection.get("degraded"):

@@ -17,6 +17,7 @@ from armory.cli.config.adding import added, existing_in, say_added, taken_in
 from armory.cli.config.clear_secrets import SecretsToWrite
 from armory.cli.config.client_files import servers_of
 from armory.cli.config.client_references import fill_as_gemini, left_as_they_are
+from armory.cli.config.own_entries import own_entries
 from armory.cli.options import json_option, writing_options
 from armory.cli.output import print_json
 from armory.config import ConfigProblems, load_text
@@ -30,6 +31,7 @@ from armory.upstreams.spec import Transport
 _WAYS = ("command", "url", "openapi", "skills")
 _OTHER_SCHEME = re.compile(r"(?!https?:)[a-z][a-z0-9+.-]*+://", re.IGNORECASE)
 _WORKSPACE = "${workspaceFolder}"
+_NUMBER = re.compile(r"\A-\d++\Z")
 _REFERENCE = re.compile(r"\$\{\w++\}")
 
 
@@ -58,6 +60,9 @@ def import_file(
     new = {name: entry for name, entry in servers.items() if name not in again}
     imported = import_servers(new, taken=set(taken), **local)
     notices = [*imported.notices, *_left_out(imported)]
+    for key in list(own_entries(imported.upstreams, existing, into)):
+        notices.append(f"server {imported.names[key]!r} is this gateway itself and is left out")
+        del imported.upstreams[key], imported.names[key]
     if any(_WORKSPACE in str(servers[name]) for name in imported.names.values()):
         notices.append(f"{_WORKSPACE} is taken as {workspace}")
     notices += [f"{name} is in {into} already and left as it is" for name in again]
@@ -109,10 +114,13 @@ def _is_there(name: str, alone: Imported, taken: dict[str, Any]) -> bool:
     """Whether the server is there under its name, or was taken over under its key before."""
     if name in taken:
         return True
-    held, given = taken.get(slug(name)), alone.upstreams.get(slug(name))
-    if not (isinstance(held, dict) and isinstance(given, dict)):
-        return False
-    return all(_fits(held.get(member), given.get(member)) for member in ("command", "url"))
+    given = alone.upstreams.get(slug(name))
+    return isinstance(given, dict) and any(
+        isinstance(held, dict)
+        and all(_fits(held.get(member), given.get(member)) for member in ("command", "url"))
+        for key, held in taken.items()
+        if _NUMBER.sub("", key.removeprefix(slug(name))) == ""
+    )
 
 
 def _fits(held: Any, given: Any) -> bool:

@@ -129,8 +129,10 @@ def _show(report: dict[str, Any], problems: Sequence[Problem], loaded: Loaded | 
     if "upstreams" in report:
         _show_tried(report)
     blocks = loaded.config.upstreams
+    away = sum(not found["up"] for found in report.get("upstreams", {}).values())
     off = [key for key, block in blocks.items() if not block.enabled]
-    also = f", switched off: {', '.join(off)}" if off else ""
+    also = f", {away} not ready" if away else ""
+    also += f", switched off: {', '.join(off)}" if off else ""
     tell(f"{report['file']} is valid: {counted(len(blocks), 'upstream')}{also}")
 
 
@@ -143,7 +145,8 @@ def _show_tried(report: dict[str, Any]) -> None:
         ready = found["state"] == "ready"
         color = "green" if ready else "yellow" if found["up"] else "red"
         row = Text(f"{key:{width}}  ").append(found["state"], color)
-        tell(row.append(f"  {found['protocol_version']}  {found['tools']} tools" * ready))
+        tools = counted(found["tools"], "tool")
+        tell(row.append(f"  {found['protocol_version']}  {tools}" * ready))
         if error := found["error"].removeprefix(f"upstream {key!r}").lstrip(": "):
             tell(f"    {error}", hang=4)
         for left in found["dropped"]:

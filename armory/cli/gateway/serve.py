@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
@@ -21,7 +21,9 @@ from armory.cli.gateway.announcing import Announcer, Indexing, say_listening, sa
 from armory.cli.gateway.event_loop import loop_factory
 from armory.cli.gateway.signals import Signals
 from armory.cli.gateway.watching import ConfigWatch
+from armory.cli.itself import check_upstreams, descend
 from armory.cli.options import config_option, notices_of
+from armory.cli.output import counted
 from armory.config import Loaded, find_config
 from armory.domain.hosts import NO_ADDRESS, is_address
 from armory.domain.principal import ANONYMOUS, Principal
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from armory.runtime.running import Runtime
 
 _log = Logger(__name__)
+Placed = Callable[[Loaded], Loaded]
 _USER_VARIABLES = ("ARMORY_USER", "AGENT_COREX_USER_ID")
 
 
@@ -85,13 +88,15 @@ def serve(
         _check_streams()
     signals = Signals()  # before the file is read, so that no later SIGHUP is lost
     path = find_config(config)
+    descend(path, stdio=stdio)
     watched = ConfigWatch(path)
     bind_to = _Address(host, port)
-    loaded = _with_address(checked(path), bind_to)
+    placed = partial(_with_address if stdio else _listening_at, bind_to)
+    loaded = placed(checked(path))
     if not stdio:
         check_address(loaded)  # the file was checked with its own address
     with standard_error.written_by_thread():
-        _run(loaded, watched, signals, bind_to, stdio=stdio, as_json=as_json)
+        _run(loaded, watched, signals, placed, stdio=stdio, as_json=as_json)
 
 
 def _check_streams() -> None:
@@ -113,7 +118,7 @@ def _run(
     loaded: Loaded,
     watched: ConfigWatch,
     signals: Signals,
-    bind_to: _Address,
+    placed: Placed,
     *,
     stdio: bool,
     as_json: bool,
@@ -124,19 +129,28 @@ def _run(
     for line in notices_of(loaded):
         announcer.note("configuration", line)
     if stdio:
-        served = _serve_stdio(loaded, watched, signals, announcer)
+        served = _serve_stdio(loaded, watched, signals, placed, announcer)
     else:
-        served = _serve(loaded, watched, signals, bind_to, announcer, as_json=as_json)
+        served = _serve(loaded, watched, signals, placed, announcer, as_json=as_json)
     with asyncio.Runner(loop_factory=loop_factory(loaded.config.server.event_loop)) as runner:
         runner.run(served)
 
 
-def _with_address(loaded: Loaded, bind_to: _Address) -> Loaded:
+def _with_address(bind_to: _Address, loaded: Loaded) -> Loaded:
     """The configuration with the address from the command line."""
     given = {key: value for key, value in bind_to._asdict().items() if value is not None}
     server = loaded.config.server.model_copy(update=given)
     config = loaded.config.model_copy(update={"server": server})
     return replace(loaded, config=config)
+
+
+def _listening_at(bind_to: _Address, loaded: Loaded) -> Loaded:
+    """The same, of a gateway that listens there.
+
+    Raises:
+        ConfigError: one of its upstreams is that very address.
+    """
+    return check_upstreams(_with_address(bind_to, loaded))
 
 
 class _Running(NamedTuple):
@@ -149,7 +163,7 @@ async def _running(
     opening: AbstractAsyncContextManager[Runtime],
     watched: ConfigWatch,
     signals: Signals,
-    bind_to: _Address,
+    placed: Placed,
     announcer: Announcer,
 ) -> AsyncGenerator[_Running | None]:
     """A gateway that has the process to itself: its signals, its file and its memory.
@@ -160,7 +174,7 @@ async def _running(
         opening: opens it.
         watched: the file of its configuration.
         signals: what they ask of it.
-        bind_to: what the command line said.
+        placed: puts what the command line said into a configuration.
         announcer: announces reloads.
     """
     signals.take()
@@ -177,7 +191,7 @@ async def _running(
             spawn(collector.run(), "collect garbage"),
             spawn(return_free_memory(), "give memory back"),
             spawn(_watch(watched, signals.reload), "watch the configuration"),
-            spawn(_reload_on(signals.reload, runtime, watched, bind_to, announcer), "reload"),
+            spawn(_reload_on(signals.reload, runtime, watched, placed, announcer), "reload"),
         ]
         stack.push_async_callback(end, *tasks)
         yield _Running(runtime, collector)
@@ -187,7 +201,7 @@ async def _serve(
     loaded: Loaded,
     watched: ConfigWatch,
     signals: Signals,
-    bind_to: _Address,
+    placed: Placed,
     announcer: Announcer,
     *,
     as_json: bool,
@@ -199,7 +213,7 @@ async def _serve(
         on_progress=Indexing(announcer).shown,
         on_listening=partial(say_listening, announcer, as_json),
     )
-    async with _running(opening, watched, signals, bind_to, announcer) as running:
+    async with _running(opening, watched, signals, placed, announcer) as running:
         if running is None:
             announcer.say("shutting_down", "shutting down before it was ready")
             return
@@ -224,7 +238,11 @@ def _go_first() -> None:
 
 
 async def _serve_stdio(
-    loaded: Loaded, watched: ConfigWatch, signals: Signals, announcer: Announcer
+    loaded: Loaded,
+    watched: ConfigWatch,
+    signals: Signals,
+    placed: Placed,
+    announcer: Announcer,
 ) -> None:
     principal = _user_of_environment(loaded, announcer)
     if loaded.config.observability.audit.to == "stdout":
@@ -233,7 +251,7 @@ async def _serve_stdio(
             path="observability.audit.to",
         )
     opening = _opened_for(principal, loaded)
-    async with _running(opening, watched, signals, _Address(), announcer) as running:
+    async with _running(opening, watched, signals, placed, announcer) as running:
         if running is None:
             return
         from armory.wire.stdio import serve_stdio  # the gateway has been loaded by then
@@ -286,7 +304,7 @@ async def _say_ready(running: _Running, announcer: Announcer) -> None:
     down = [key for key, found in away.items() if found.error]
     up = len(status) - len(awaited) - len(down)
     tools = len(runtime.gateway.view.catalog.tools)
-    text = f"ready, {up} of {len(status)} upstreams, {tools} tools"
+    text = f"ready, {up} of {counted(len(status), 'upstream')}, {counted(tools, 'tool')}"
     announcer.say("ready", text, upstreams=len(status), up=up, tools=tools)
     found = readiness(runtime)
     if not found.ready:
@@ -309,7 +327,7 @@ async def _reload_on(
     reload: asyncio.Event,
     runtime: Runtime,
     watched: ConfigWatch,
-    bind_to: _Address,
+    placed: Placed,
     announcer: Announcer,
 ) -> None:
     def reloaded(report: Reloaded) -> None:
@@ -317,7 +335,7 @@ async def _reload_on(
         say_reloaded(path, announcer, report)
 
     path = runtime.loaded.path
-    runtime.rereading.overridden = lambda read: _with_address(read, bind_to)
+    runtime.rereading.overridden = placed
     runtime.rereading.on_reading = watched.reading
     runtime.rereading.on_reloaded = reloaded
     while True:

@@ -42,7 +42,7 @@ def status(url: str | None, token: str | None, as_json: bool) -> None:
     else:
         for gateway, body in found:
             if out().is_terminal:
-                _show(gateway, body)
+                show(gateway, body)
             else:
                 _list(gateway, body)
     refused = [_refuses(gateway, body) for gateway, body in found if "upstreams" not in body]
@@ -121,20 +121,22 @@ def _own(body: dict[str, Any]) -> list[str]:
 def _state(upstream: dict[str, Any]) -> Text:
     state = str(upstream["state"])
     line = Text().append(f"{state.replace('_', ' '):14}", style=_STATES.get(state, ""))
-    line.append(f"{upstream['tools']:5} tools" if state == "ready" else "")
+    line.append(counted(upstream["tools"], "tool", width=5) if state == "ready" else "")
     return line.append(
         f", {counted(skills, 'skill')}" if (skills := upstream.get("skills")) else ""
     )
 
 
-def _show(gateway: Gateway, body: dict[str, Any]) -> None:
+def show(gateway: Gateway, body: dict[str, Any]) -> None:
+    """Print what a gateway says of itself, for people."""
     console = out()
     upstreams: dict[str, dict[str, Any]] = body.get("upstreams", {})
     ready = sum(upstream["state"] == "ready" for upstream in upstreams.values())
     where = f"{gateway.url} (process {gateway.pid})" if gateway.pid else gateway.url
     line = f"{where}: {body.get('status', 'unknown')}"
     if "upstreams" in body:
-        line += f", {ready} of {len(upstreams)} upstreams, {body.get('tools', 0)} tools"
+        line += f", {ready} of {counted(len(upstreams), 'upstream')}"
+        line += f", {counted(body.get('tools', 0), 'tool')}"
     console.print(Text(line), soft_wrap=True)
     states = {name: _state(upstream) for name, upstream in upstreams.items()}
     room = console.width - 4 - max(map(len, states.values()), default=0)

@@ -9,8 +9,10 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
 from armory.config.blocks.security import SecurityConfig
+from armory.config.checks.itself import own_upstreams
 from armory.config.embedding import lacks_openai_key, without_a_key
 from armory.config.model import Config
+from armory.config.problems import dotted
 from armory.domain.hosts import is_loopback
 
 _CHOSEN = frozenset(("login", "preferred_username", "username", "nickname", "name"))
@@ -26,6 +28,7 @@ def warnings_of(config: Config) -> list[str]:
         *_open_to_anybody(config),
         *_administrators_by_login(security),
         *_keys_of_replicas(config),
+        *_own_address(config),
         *_taken_for_all(security),
         *_names_to_take(security),
         *_idle_rules(security),
@@ -93,6 +96,15 @@ def _keys_of_replicas(config: Config) -> Iterator[str]:
             "security.encryption_key: each replica has a key of its own, so a login to the console "
             "that begins at one fails at another; take a variable that all of them have, e.g. "
             "${ARMORY_KEY}"
+        )
+
+
+def _own_address(config: Config) -> Iterator[str]:
+    """Upstreams that are the gateway itself."""
+    for path, url in own_upstreams(config):
+        yield (
+            f"{dotted(path)}: {url} is this gateway itself, as `armory serve` listens, which "
+            "refuses it"
         )
 
 

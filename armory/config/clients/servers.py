@@ -152,6 +152,7 @@ def _block(key: str, entry: dict[Any, Any], notices: list[str]) -> dict[str, Any
         block["connect_timeout_s"] = block.pop("start_timeout_s")
     misplaced = [name for name in misplaced_keys(block) if block.pop(name)]
     _leave_to_program(block)
+    _write_out_switches(block.get("env"))
     if dropped:
         notices.append(
             f"server {key!r}: {', '.join(dropped)} left out, for which there is no key here"
@@ -173,6 +174,13 @@ def _flat(entry: dict[Any, Any]) -> Iterator[tuple[Any, Any]]:
                 yield ("tool_timeout_sec" if seconds else inner), held
         elif value is not None:
             yield name, value
+
+
+def _write_out_switches(env: Any) -> None:
+    """Make texts of variables that are `true` or `false`, as clients hand them over."""
+    for name, value in env.items() if isinstance(env, dict) else ():
+        if isinstance(value, bool):
+            env[name] = str(value).lower()
 
 
 def _leave_to_program(block: dict[str, Any]) -> None:

@@ -24,6 +24,7 @@ from armory.runtime.doctor.findings import Finding, failed, ok, warning
 from armory.upstreams.oauth.client import NoToken
 from armory.upstreams.oauth.grants import AuthorizationCode
 from armory.upstreams.pool import Pool
+from armory.upstreams.session.lists.pages import BadList
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.transports.http_failures import LoginRequired
 from armory.upstreams.transports.programs import Unusable, program_of
@@ -261,9 +262,18 @@ def _login(spec: UpstreamSpec) -> str:
     )
 
 
+def _by_hand(message: str) -> str:
+    if "; it said: " in message:
+        return "run its command by hand; what it wrote last stands in the cause"
+    return (
+        "run its command by hand: is it a server for standard input and output, and are all its "
+        "arguments there?"
+    )
+
+
 def _refused(spec: UpstreamSpec, error: ArmoryError) -> Finding:
     check, key = f"upstream {spec.key}", f"upstreams.{spec.key}"
-    message = error.message.removeprefix(f"upstream {spec.key!r}: ")
+    message = error.message.removeprefix(f"upstream {spec.key!r}").lstrip(": ")
     if isinstance(error, LoginRequired):
         message = f"wants a login: it answered {error.answered}"
     if isinstance(error, LoginRequired | NoToken):
@@ -277,8 +287,10 @@ def _refused(spec: UpstreamSpec, error: ArmoryError) -> Finding:
             f"correct {key}.proxy (with user and password where it wants them), or have it let "
             "this host through"
         )
+    elif isinstance(error, BadList) and spec.openapi is None:
+        fix = "it runs and answers so itself: is a key of its own wrong, or is it out of date?"
     elif spec.is_stdio:
-        fix = "run its command by hand; what it wrote last stands in the cause"
+        fix = _by_hand(message)
     elif spec.openapi is not None:
         fix = f"{key}.openapi is to be an OpenAPI 3 description, {key}.base_url where its API is"
     else:

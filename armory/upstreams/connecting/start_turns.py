@@ -59,11 +59,9 @@ class StartTurns:
     def status_text_of(self, waiting: Waiting) -> str:
         """What `waiting` waits for, for people."""
         before = self._line.index(waiting) if waiting in self._line else 0
-        next_ones = f", {before} come before it" if before else ""
-        return (
-            f"waits for its turn: {self._limit} others start now{next_ones} "
-            f"(server.limits.concurrent_starts)"
-        )
+        next_ones = f", {before} come{'s' if before == 1 else ''} before it" if before else ""
+        others = "another starts now" if self._limit == 1 else f"{self._limit} others start now"
+        return f"waits for its turn: {others}{next_ones} (server.limits.concurrent_starts)"
 
     @contextlib.asynccontextmanager
     async def turn(self, starter: Starter) -> AsyncGenerator[None]:

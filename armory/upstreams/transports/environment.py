@@ -33,6 +33,7 @@ HOST = (
     "LOCALAPPDATA",
     "USERPROFILE",
     "PATHEXT",
+    "ARMORY_SERVED",
 )
 """Where things are, and whose process it is."""
 

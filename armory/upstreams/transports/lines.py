@@ -63,6 +63,12 @@ class Lines:
         self._tail = b""
         self._skipping = ""
 
+    @property
+    def asked(self) -> bytes:
+        """The incomplete line, if it is no message: a question to a person has no end of line."""
+        line = bytes(self._line[:_TAIL])
+        return b"" if line.lstrip().startswith(b"{") else line
+
     def take(self, chunk: bytes, begin: int = 0) -> bool:
         """Handle the lines in a chunk from `begin` on; returns False where the rest waits for the
         next turn.

@@ -135,8 +135,8 @@ class ServerProcess(asyncio.SubprocessProtocol):
 
     @property
     def last_words(self) -> str:
-        """The last line of standard error that says something; "" before."""
-        return self._errors.last()
+        """What it asks and waits for, else the last line that says something; "" before."""
+        return self._errors.last(b"" if self._ended else self._stderr or self._lines.asked)
 
     def work_done(self) -> int:
         """A number that grows while the process or its children do anything."""

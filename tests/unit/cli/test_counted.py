@@ -12,4 +12,5 @@ from armory.cli.output import counted
 )
 def test_one_is_no_plural(number: int, said: str) -> None:
     assert counted(number, "search", "searches") == said
+    assert counted(number, "tool", width=3) == f"  {number} tool{'s' if number != 1 else ''}"
     assert counted(number, "tool") == f"{number} tool{'s' if number != 1 else ''}"

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from armory.cli.gateway.status import session_words
+from armory.cli.gateway.running import Gateway
+from armory.cli.gateway.status import session_words, show
 
 NONE = {"sessions": 1, "max_sessions": 100, "own_sessions": 0, "shared_sessions": 0}
 
@@ -45,3 +46,11 @@ def test_it_is_said_who_shares_and_who_has_a_session_of_its_own(
 def test_a_gateway_that_does_not_tell_is_shown_all_the_same() -> None:
     assert session_words({"state": "ready", "tools": 2}) == ""
     assert session_words({"sessions": 2}) == ""
+
+
+def test_one_tool_is_one_tool(capsys: pytest.CaptureFixture[str]) -> None:
+    upstream = {"state": "ready", "tools": 1, "sessions": 0}
+    body = {"status": "ready", "upstreams": {"one": upstream}, "tools": 1}
+    show(Gateway("http://127.0.0.1:1", None), body)
+    assert "ready, 1 of 1 upstream, 1 tool\n" in (shown := capsys.readouterr().out)
+    assert shown.endswith("1 tool\n")

@@ -232,3 +232,10 @@ def test_the_last_64_kib_are_kept_without_secrets() -> None:
     kept.add(b"}")
     kept.add(b"npm warn deprecated: something")
     assert kept.last() == "password=***"
+
+
+def test_what_is_cut_ends_in_dots() -> None:
+    kept = ErrorOutput()
+    kept.add(b"Error: " + b"because " * 100)
+    assert len(kept.telling()) == 300
+    assert kept.telling().endswith(" because beca\u2026")

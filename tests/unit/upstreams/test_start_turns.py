@@ -65,7 +65,7 @@ async def test_the_next_starts_when_one_has_and_who_waits_says_for_what(tmp_path
         assert status["up-2"].awaited == (
             "waits for its turn: 2 others start now (server.limits.concurrent_starts)"
         )
-        assert "2 others start now, 1 come before it" in status["up-3"].awaited
+        assert "2 others start now, 1 comes before it" in status["up-3"].awaited
         await asyncio.to_thread((tmp_path / "gate-0").write_bytes, b"go\n")
         await until(lambda: supervisor.status()["up-0"].state == "ready")
         await until(lambda: len(begun(tmp_path)) == 3)

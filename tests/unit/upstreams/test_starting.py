@@ -72,8 +72,16 @@ async def test_what_does_nothing_is_given_up_with_the_key_that_would_help() -> N
         await connector.connect(Owner(ANONYMOUS), {}, RecordingObserver())
 
 
-async def test_what_waits_for_a_login_is_given_up_with_its_last_words() -> None:
-    waits = "echo log in at https://login.example/x >&2; exec cat >/dev/null"
+@pytest.mark.parametrize(
+    "says",
+    [
+        "echo log in at https://login.example/x >&2",
+        "echo hello >&2; printf 'log in at https://login.example/x: ' >&2",
+        "echo hello >&2; printf 'log in at https://login.example/x: '",
+    ],
+)
+async def test_what_waits_for_a_login_is_given_up_with_its_last_words(says: str) -> None:
+    waits = f"{says}; exec cat >/dev/null"
     spec = UpstreamSpec("up", command="sh", args=("-c", waits), connect_timeout_s=0.3)
     with pytest.raises(UpstreamTimeout, match=r"0\.3 s; it last said: log in at https://login"):
         await Connector(spec, {}).connect(Owner(ANONYMOUS), {}, RecordingObserver())
@@ -219,3 +227,10 @@ async def test_a_server_that_lives_again_is_asked_everything(tmp_path: Path) -> 
     link = await connector.connect(Owner(ANONYMOUS), {}, RecordingObserver())
     assert link.era == "modern"
     await link.close()
+
+
+async def test_half_a_message_is_no_question() -> None:
+    waits = """echo hello >&2; printf '{"jsonrpc": "2.0", '; exec cat >/dev/null"""
+    spec = UpstreamSpec("up", command="sh", args=("-c", waits), connect_timeout_s=0.3)
+    with pytest.raises(UpstreamTimeout, match=r"0\.3 s; it last said: hello$"):
+        await Connector(spec, {}).connect(Owner(ANONYMOUS), {}, RecordingObserver())

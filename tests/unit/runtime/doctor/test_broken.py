@@ -26,6 +26,17 @@ from armory.testing.upstreams.http import ScriptedUpstream
 pytestmark = pytest.mark.anyio
 Config = dict[str, Any]
 NO_RAG: Config = {"tool_rag": {"enabled": False}}
+REFUSES = """
+import json, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    answer = {"error": {"code": -32603, "message": "the key is invalid"}}
+    if message["method"] == "initialize":
+        server = {"serverInfo": {"name": "x", "version": "1"}, "capabilities": {"tools": {}}}
+        answer = {"result": {"protocolVersion": "2025-06-18", **server}}
+    if "id" in message:
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **answer}), flush=True)
+"""
 
 
 async def found(folder: Path, config: Config, monkeypatch: pytest.MonkeyPatch) -> list[Finding]:
@@ -135,6 +146,18 @@ SETUPS: dict[str, tuple[Callable[[Path], Config], str, str, str]] = {
         "upstream it",
         "DATABASE_URL is not set",
         "by hand",
+    ),
+    "a server that ends without a word": (
+        lambda _: command("pass"),
+        "upstream it",
+        "exited with status 0",
+        "are all its arguments there",
+    ),
+    "a server that refuses to list": (
+        lambda _: command(REFUSES),
+        "upstream it",
+        "refused tools/list: -32603 the key is invalid",
+        "a key of its own",
     ),
     "nobody listens": (
         lambda _: upstream(url=f"http://127.0.0.1:{free_port()}/mcp"),
