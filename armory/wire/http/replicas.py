@@ -132,6 +132,7 @@ class Replicas(Directory):
                 await asyncio.wait((exchange,))
             if not exchange.cancelled():
                 exchange.exception()  # a client that leaves meanwhile is told nothing of it
+            del exchange  # whose error holds this frame by its trace
 
     async def _exchange(
         self,

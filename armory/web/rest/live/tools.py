@@ -155,7 +155,10 @@ async def _call(live: LiveGateway, call: RestCall) -> Reply:
         await call.count()  # else names could be guessed without limit
         error = missing(live.gateway.pool, context, "tool", call.path["name"])
         if isinstance(error, UpstreamUnavailable):  # nobody can tell whether it has that tool
-            raise error from None
+            try:
+                raise error from None
+            finally:
+                del error  # which holds this frame by its trace
         raise
     arguments: Raw = call.body.get("arguments", EMPTY_OBJECT)
     if bytes(memoryview(arguments)[:1]) != b"{":
