@@ -344,6 +344,7 @@ async def test_a_session_with_an_upstream_leaves_nothing(gone: Gone, kind: str) 
         await pool.close()
         del pool, connector
         await gone(BaseLink)
+        await gone(LinkPool)
 
 
 async def test_a_process_that_crashed_leaves_nothing(gone: Gone) -> None:
