@@ -41,7 +41,7 @@ from armory.testing.front import (
     serving,
     tool,
 )
-from armory.testing.upstreams.http import ScriptedUpstream as HttpUpstream
+from armory.testing.upstreams.http import HttpUpstream
 from armory.testing.upstreams.script import Script
 from armory.testing.waiting import until
 from armory.upstreams.clock import SystemClock

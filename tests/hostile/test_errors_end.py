@@ -27,7 +27,7 @@ from armory.testing.clients.recording import RecordingClient, RecordingObserver
 from armory.testing.embedder import HashingEmbedder
 from armory.testing.front import ScriptedPool, WordRetriever
 from armory.testing.servers import free_port
-from armory.testing.upstreams.http import ScriptedUpstream as HttpUpstream
+from armory.testing.upstreams.http import HttpUpstream
 from armory.upstreams.clock import SystemClock
 from armory.upstreams.connecting.negotiate import Connector
 from armory.upstreams.connecting.start_turns import StartTurns

@@ -24,7 +24,7 @@ from armory.testing.upstreams.exchange import (
     notification,
     text,
 )
-from armory.testing.upstreams.http import ScriptedUpstream
+from armory.testing.upstreams.http import HttpUpstream
 from armory.testing.waiting import until
 from armory.wire.sessions import asking
 
@@ -56,9 +56,9 @@ async def waiting(_script: ScriptState, request: Request) -> Json:
 
 
 @asynccontextmanager
-async def front(home: Path) -> AsyncGenerator[tuple[LegacyClient, ScriptedUpstream]]:
+async def front(home: Path) -> AsyncGenerator[tuple[LegacyClient, HttpUpstream]]:
     """A client that can be asked, at a legacy upstream with these tools."""
-    async with ScriptedUpstream(eras="legacy") as upstream, aiohttp.ClientSession() as http:
+    async with HttpUpstream(eras="legacy") as upstream, aiohttp.ClientSession() as http:
         upstream.script.behaviour |= {"unsure": unsure, "waiting": waiting}
         upstream.script.tools += [definition("unsure"), definition("waiting")]
         config = {"upstreams": {"up": {"url": upstream.url}}, "tool_rag": {"enabled": False}}
@@ -84,7 +84,7 @@ async def test_a_client_that_cancels_is_quoted_with_what_it_says_besides(tmp_pat
         call.cancel()
 
 
-async def asked(client: LegacyClient, upstream: ScriptedUpstream, tool: str) -> list[Any]:
+async def asked(client: LegacyClient, upstream: HttpUpstream, tool: str) -> list[Any]:
     """What comes during a call; its server goes on when the client was asked."""
     params = {"name": tool, "arguments": {}}
     call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
