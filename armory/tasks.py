@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
+from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 from armory.logger import Logger
@@ -79,8 +80,8 @@ async def stop(*tasks: asyncio.Task[Any] | None, timeout_s: float | None = None)
             if timeout_s is None:
                 await asyncio.wait(late)
     for task in given:
-        if task.done() and not task.cancelled():
-            task.exception()  # fetched, or asyncio complains that nobody did
+        if task.done():
+            retrieve_failure(task)
 
 
 async def cancellable(work: Awaitable[_T]) -> _T:
@@ -279,14 +280,16 @@ async def shielded(work: asyncio.Future[_T]) -> _T:
 
 def retrieve_failure(task: asyncio.Future[Any]) -> None:
     """Fetch the task's exception, so that asyncio does not log it when all who waited were
-    cancelled.
+    cancelled. Of a cancelled task, too: it holds its frames, one of which may hold the task.
     """
-    if not task.cancelled():
+    with suppress(asyncio.CancelledError):
         task.exception()
 
 
 def _tell_failure(task: asyncio.Task[Any]) -> None:
-    if not task.cancelled() and (error := task.exception()) is not None:
+    if task.cancelled():
+        retrieve_failure(task)
+    elif (error := task.exception()) is not None:
         _log.rate_limited("error", "task_failed", task=task.get_name(), exc_info=error)
 
 

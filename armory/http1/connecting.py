@@ -51,9 +51,12 @@ async def connected(addresses: Sequence[AddrInfoType]) -> socket.socket:
     Raises:
         OSError: none can be connected to.
     """
-    return await start_connection(
-        addresses, happy_eyeballs_delay=_RACE_S, socket_factory=probed_socket
-    )
+    try:
+        return await start_connection(
+            addresses, happy_eyeballs_delay=_RACE_S, socket_factory=probed_socket
+        )
+    except (OSError, RuntimeError) as error:
+        raise error.with_traceback(None) from None  # its frame there holds the error
 
 
 def probed_socket(address: AddrInfoType) -> socket.socket:

@@ -57,8 +57,11 @@ async def server_metadata(issuer: str, fetch: Fetch) -> Mapping[str, Any]:
                 f"the metadata at {place} are of issuer {shown(said)}, not {issuer!r}"
             )
         return found
-    if failed is not None:
-        raise failed
+    try:
+        if failed is not None:
+            raise failed
+    finally:
+        del failed  # which holds this frame by its trace
     raise Undiscovered(f"the authorization server {shown(issuer)} publishes no metadata")
 
 

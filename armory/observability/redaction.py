@@ -30,11 +30,13 @@ _KEY = (
 _SECRET_KEY = re.compile(rf"(?:^|[_-]|(?<=[a-z0-9])(?=[A-Z])){_KEY}$")
 _SECRET_MEMBER = re.compile(
     rf'(?P<name>(?:["_-]|(?<=[a-z0-9])(?=[A-Z])){_KEY}"\s{{0,8}}:\s{{0,8}})(?!null|"")'
-    r'(?:"(?:[^"\\]|\\.)*+(?:"|\Z)|\[[^\[\]{}]*+(?:\]|\Z)|\{[^\[\]{}]*+(?:\}|\Z)'
-    r'|[^\s",{}\[\]]++)',
+    r'(?:"(?:[^"\\]|\\.)*+(?:"|\Z)|(?P<within>[\[{])|[^\s",{}\[\]]++)',
     re.DOTALL,
 )
-"""A member of an object in JSON, with its value where that holds no lists or objects of its own."""
+"""A member of an object in JSON, with its value, or where that is a list or an object, with the
+beginning of it."""
+_STRUCTURE = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
+"""What tells where a list or an object in JSON ends."""
 _OPTION = re.compile(r"--[A-Za-z]|-[A-Za-z]?$")
 """What is another option rather than a value; a password may begin with a hyphen, too."""
 CREDENTIAL_SCHEME = re.compile(r"(?:bearer|basic|token|apikey|api-key)\s+", re.IGNORECASE)
@@ -192,13 +194,24 @@ def redacted_json(text: str) -> str:
         text = text.replace(value, HIDDEN)
     for given, shown in _parameters:
         text = text.replace(given, shown)
-    text = _in_pieces(_SECRET_MEMBER, _without_value, text)
+    text = _in_pieces(_SECRET_MEMBER, _without_value, text, _end_of_value)
     return _in_pieces(_SECRET_TEXT, _without, text)
 
 
-def _in_pieces(pattern: re.Pattern[str], shown: Callable[[re.Match[str]], str], text: str) -> str:
+def _in_pieces(
+    pattern: re.Pattern[str],
+    shown: Callable[[re.Match[str]], str],
+    text: str,
+    end_of: Callable[[re.Match[str]], int] = re.Match.end,
+) -> str:
     """Like `pattern.sub(shown, text)`, but searching piece by piece: one search holds the
     interpreter.
+
+    Args:
+        pattern: what is looked for.
+        shown: what stands in its place.
+        text: where.
+        end_of: where that ends; at the end of the match or behind it.
     """
     parts: list[str] = []
     done = begin = 0
@@ -211,13 +224,16 @@ def _in_pieces(pattern: re.Pattern[str], shown: Callable[[re.Match[str]], str], 
                 cut = match.start()
                 break
             parts += text[done : match.start()], shown(match)
-            done = match.end()
+            done = end_of(match)
+            if done > match.end():
+                cut = done
+                break
         if cut is not None:  # what goes on behind the piece: once more, with more of it
             size = 2 * size if cut == begin else _PIECE_CHARS
             begin = cut
         else:
             size = _PIECE_CHARS
-            begin = end if end == len(text) else max(done, end - _OVERLAP_CHARS)
+            begin = max(done, end if end == len(text) else end - _OVERLAP_CHARS)
     return "".join((*parts, text[done:]))
 
 
@@ -232,6 +248,19 @@ def _needed(match: re.Match[str]) -> str:
         return said
     meant = chr(int(said[2:], 16))
     return meant if meant.isprintable() and meant not in '"\\' else said
+
+
+def _end_of_value(match: re.Match[str]) -> int:
+    """Where the value of a member ends, whatever it holds."""
+    if match["within"] is None:
+        return match.end()
+    depth = 0
+    for found in _STRUCTURE.finditer(match.string, match.start("within")):
+        mark = found[0]
+        depth += (mark in "[{") - (mark in "]}")
+        if not depth:
+            return found.end()
+    return len(match.string)  # which was cut
 
 
 def _without_value(match: re.Match[str]) -> str:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import msgspec
@@ -20,6 +21,7 @@ from armory.domain.principal import Principal
 from armory.protocol.meta import HOP_KEYS
 from armory.protocol.outline import outlined
 from armory.protocol.rawjson import members_or_none, pack, text_of
+from armory.protocol.spelling import without
 from armory.protocol.versions import Era
 
 Params = dict[str, Raw]
@@ -123,27 +125,33 @@ class ClientChannel(Protocol):
         ...
 
 
+_CANCELLED = ("requestId", "reason", "_meta")
+"""Members of a cancellation that are not passed on as they are."""
+
+
 class CancelReason(str):
     """The reason for cancelling a request, as the message of the cancellation.
 
     Attributes:
-        meta: the members of its `_meta` that are passed on; None: there are none.
+        more: the other members of the cancellation.
     """
 
-    meta: Raw | None = None
+    more: Mapping[str, Raw] = MappingProxyType({})
 
     @classmethod
     def said(cls, params: Params) -> CancelReason | None:
-        """The reason in a `notifications/cancelled`, with the members of its `_meta` that pass on;
-        None: none.
+        """The reason in a `notifications/cancelled`, with what it says besides and the members of
+        its `_meta` that pass on; None: none.
         """
+        more = without(params, _CANCELLED)
         given = members_or_none(params.get("_meta")) or {}
-        passed = {key: raw for key, raw in given.items() if key not in HOP_KEYS}
+        if passed := {key: raw for key, raw in given.items() if key not in HOP_KEYS}:
+            more["_meta"] = pack(passed)
         text = text_of(params, "reason")
-        if text is None and not passed:
+        if text is None and not more:
             return None
         reason = cls(text or "")
-        reason.meta = pack(passed) if passed else None
+        reason.more = more
         return reason
 
 
@@ -157,10 +165,7 @@ def cancelled_params(id: Raw, otherwise: str) -> Params:
     """
     said = (getattr(sys.exception(), "args", None) or (None,))[0]
     reason = said if isinstance(said, CancelReason) else CancelReason()
-    params = {"requestId": id, "reason": pack(str(reason) or otherwise)}
-    if reason.meta is not None:
-        params["_meta"] = reason.meta
-    return params
+    return {"requestId": id, "reason": pack(str(reason) or otherwise), **reason.more}
 
 
 HEARS_PROGRESS: ContextVar[Callable[[Params], None] | None] = ContextVar("progress", default=None)

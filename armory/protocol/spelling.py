@@ -7,7 +7,7 @@ not be done to `Name`. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from msgspec import Raw
 
@@ -38,6 +38,21 @@ _BY_FOLDED = {name.lower(): name for name in _NAMES}
 _LONGEST = 2 * max(map(len, _NAMES))
 
 
+def without(members: Mapping[str, Raw], names: Iterable[str]) -> dict[str, Raw]:
+    """The members that no server takes for one of `names`."""
+    taken = frozenset(map(_folded, names))
+    return {name: raw for name, raw in members.items() if _folded(_read(name)) not in taken}
+
+
+def _read(name: str) -> str:
+    """A name as C reads it."""
+    return name.partition("\0")[0]
+
+
+def _folded(name: str) -> str:
+    return name.upper().casefold()  # the sign for Kelvin is a k as well
+
+
 def refuse_other_case(members: Mapping[str, Raw], where: str) -> None:
     """Refuse members that some servers would take for ones on which decisions are made.
 
@@ -51,10 +66,10 @@ def refuse_other_case(members: Mapping[str, Raw], where: str) -> None:
     if _NAMES.issuperset(members):
         return
     for name in members:
-        told = name.partition("\0")[0]  # where C reads it, it ends there
+        told = _read(name)
         if name in _NAMES or len(told) > _LONGEST:
             continue
-        meant = _BY_FOLDED.get(told.upper().casefold())  # the sign for Kelvin is a k as well
+        meant = _BY_FOLDED.get(_folded(told))
         if meant is not None:
             raise RpcError(
                 INVALID_PARAMS,

@@ -94,10 +94,10 @@ async def while_authorized(
     except asyncio.CancelledError:
         if not refused or task.uncancel():  # then somebody else cancels as well
             raise
-        raise refused[0] from None
+        raise refused.pop() from None  # else it would hold itself, by its trace
     finally:
         authenticator.on_ending.discard(look)
         asking.cancel()
     if refused:  # and nothing was waited for any more that could be cancelled
         task.uncancel()
-        raise refused[0]
+        raise refused.pop()

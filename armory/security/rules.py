@@ -5,9 +5,10 @@ Owns: rules, and their decisions on names and URIs. Knows no packs and no snapsh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Generic, NamedTuple, TypeVar
 
 from armory.domain.naming import Patterns, beginnings, expose_uri, fixed
@@ -93,6 +94,18 @@ class ByNames(Generic[T]):
         return found
 
 
+def _applying(
+    each: Sequence[Rule],
+    of_names: Mapping[str, Sequence[int]],
+    others: Sequence[int],
+    principal: Principal,
+) -> Applicable:
+    found = {i for i in others if each[i].applies_to(principal)}
+    for name in names_of(principal):
+        found.update(of_names.get(name, ()))
+    return tuple(sorted(found))
+
+
 class Rules:
     """The rules, compiled to decisions: only what an applicable rule allows is allowed, and a
     `deny` of any applicable rule wins. Without rules, these methods are not to be called.
@@ -111,7 +124,7 @@ class Rules:
                     self._of_names.setdefault(name, []).append(position)
             else:
                 self._others.append(position)
-        self._applicable = ByNames(self._applying)
+        self._applicable = ByNames(partial(_applying, self.each, self._of_names, self._others))
         self._patterns: dict[Applicable, _Said] = {}
         self._latest: tuple[Applicable, _Said] | None = None
         self._kept = 0
@@ -121,12 +134,6 @@ class Rules:
     def applicable(self, principal: Principal) -> Applicable:
         """The rules that apply to `principal`."""
         return self._applicable.of(principal) if self.each else ()
-
-    def _applying(self, principal: Principal) -> Applicable:
-        found = {i for i in self._others if self.each[i].applies_to(principal)}
-        for name in names_of(principal):
-            found.update(self._of_names.get(name, ()))
-        return tuple(sorted(found))
 
     def allow(self, principal: Principal, name: str) -> bool:
         """Whether the rules allow `principal` an exposed name or URI; cached."""

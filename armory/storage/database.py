@@ -175,7 +175,10 @@ class Database:
         await asyncio.wait((leaving,), timeout=at_most(_FAREWELL_S))
         for connection in tuple(self._network):
             connection.terminate()
-        await leaving
+        try:
+            await leaving
+        finally:
+            del leaving  # whose error holds this frame by its trace
 
     def commits(self) -> int | None:
         """A number that changes with every commit of any process, read without blocking.

@@ -166,6 +166,7 @@ class UpstreamOwner:
             announced = await watching
         finally:
             await stop(watching)
+            del watching  # whose error holds this frame by its trace
         if announced and not first:
             self._dirty.set()
         return announced

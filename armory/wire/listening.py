@@ -124,8 +124,10 @@ class ClientListening:
 
     async def end(self) -> None:
         """Stop receiving changes."""
-        await shielded(start(self._changes.remove(self.subscription), "end of listening"))
-        self.subscription.deliver = _unheard  # which would hold this one, as this holds it
+        try:
+            await shielded(start(self._changes.remove(self.subscription), "end of listening"))
+        finally:  # whoever ends it may be cancelled meanwhile, and it would hold this one for ever
+            self.subscription.deliver = _unheard
 
 
 def _unheard(_method: str, _params: Params) -> None:

@@ -131,7 +131,7 @@ class ObservedDispatcher(Dispatcher):
             operation.over = True
             seconds = perf_counter() - started
             usual = self._usual
-            if usual is not None or operation.span is not None:
+            if not elsewhere and (usual is not None or operation.span is not None):
                 told = None
                 if usual and operation.failure is None:
                     name = params.get("name")

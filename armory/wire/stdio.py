@@ -134,7 +134,10 @@ async def _read_in(
         if not reading.done():
             reading.cancel()
             return
-        line = reading.result()
+        try:
+            line = reading.result()
+        finally:
+            del reading  # whose error holds this frame by its trace
         if line is None:
             await duplex.refuse(codes.INVALID_REQUEST, f"the line is longer than {limit:,} bytes")
         elif not line:

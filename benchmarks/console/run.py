@@ -31,7 +31,7 @@ from armory.accounts.settings import AccountSettings
 from armory.runtime.version import armory_version
 from armory.testing.embedder import HashingEmbedder
 from armory.testing.service import ADMIN_TOKEN, catalog_of, running_service
-from armory.testing.upstreams.http import ScriptedUpstream
+from armory.testing.upstreams.http import HttpUpstream
 from benchmarks.watched.figures import ratio
 from benchmarks.watched.gateways import Way, calls, running
 
@@ -74,7 +74,7 @@ async def fast_path(packages: Path, rounds: int, count: int) -> dict[str, Any]:
     rates: list[float] = []
     async with contextlib.AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="armory-console-")))
-        upstream = await stack.enter_async_context(ScriptedUpstream())
+        upstream = await stack.enter_async_context(HttpUpstream())
         http = await stack.enter_async_context(aiohttp.ClientSession())
         gateways = {}
         for name in took:

@@ -40,7 +40,7 @@ import aiohttp
 
 from armory.runtime.version import armory_version
 from armory.testing.collector import Collector
-from armory.testing.upstreams.http import ScriptedUpstream
+from armory.testing.upstreams.http import HttpUpstream
 from benchmarks.load.instructions import UNTIMED
 from benchmarks.watched.figures import bars, ratio
 from benchmarks.watched.gateways import Way, calls, made, running, ways
@@ -84,7 +84,7 @@ async def rounds(arguments: argparse.Namespace, took: dict[str, list[float]]) ->
     async with contextlib.AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="armory-watched-")))
         collector = await stack.enter_async_context(Collector())
-        upstream = await stack.enter_async_context(ScriptedUpstream())
+        upstream = await stack.enter_async_context(HttpUpstream())
         http = await stack.enter_async_context(aiohttp.ClientSession())
         found = ways(collector.url, arguments.before, arguments.only)
         gateways = {
@@ -118,7 +118,7 @@ async def counted(arguments: argparse.Namespace) -> dict[str, object]:
     async with contextlib.AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="armory-watched-")))
         collector = await stack.enter_async_context(Collector())
-        upstream = await stack.enter_async_context(ScriptedUpstream())
+        upstream = await stack.enter_async_context(HttpUpstream())
         http = await stack.enter_async_context(aiohttp.ClientSession())
         for name, way in ways(collector.url, arguments.before, arguments.only).items():
             if "ARG" in "".join(way.environ):

@@ -21,7 +21,7 @@ import aiohttp
 
 from armory.runtime.version import armory_version
 from armory.testing.collector import Collector
-from armory.testing.upstreams.http import ScriptedUpstream
+from armory.testing.upstreams.http import HttpUpstream
 from benchmarks.watched.figures import bars, ratio
 from benchmarks.watched.gateways import Gateway, calls, made, running, ways
 
@@ -114,7 +114,7 @@ async def _start(arguments: argparse.Namespace, took: dict[str, Rounds]) -> None
     async with contextlib.AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="armory-watched-")))
         collector = await stack.enter_async_context(Collector())
-        upstream = await stack.enter_async_context(ScriptedUpstream())
+        upstream = await stack.enter_async_context(HttpUpstream())
         http = await stack.enter_async_context(aiohttp.ClientSession())
         found = ways(collector.url, None, arguments.only)
         del found["off"]

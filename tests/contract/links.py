@@ -16,7 +16,7 @@ from armory.domain.principal import ANONYMOUS
 from armory.protocol.link import Call, Owner
 from armory.testing.clients.recording import RecordingClient, RecordingObserver, plain
 from armory.testing.upstreams.exchange import Json
-from armory.testing.upstreams.http import ScriptedUpstream
+from armory.testing.upstreams.http import HttpUpstream
 from armory.testing.upstreams.script import Script
 from armory.upstreams.gateway_client import declared_by
 from armory.upstreams.pool import Pool
@@ -41,7 +41,7 @@ BOUND_S = 10.0
 class Rig:
     """A scripted upstream of one kind, and a pool in front of it."""
 
-    def __init__(self, kind: str, server: ScriptedUpstream | None) -> None:
+    def __init__(self, kind: str, server: HttpUpstream | None) -> None:
         self.kind = kind
         self.server = server
         self.observer = RecordingObserver()
@@ -101,7 +101,7 @@ def _paths() -> dict[str, str]:
 async def open_rig(kind: str) -> AsyncIterator[Rig]:
     if kind in HTTP:
         eras, stream = HTTP[kind]
-        async with ScriptedUpstream(Script(), eras, stream=stream) as server:
+        async with HttpUpstream(Script(), eras, stream=stream) as server:
             rig = Rig(kind, server)
             yield rig
             await rig.pool.close()

@@ -21,7 +21,7 @@ from armory.runtime.running import Runtime
 from armory.storage.tables import changes
 from armory.testing.clients.raw import LegacyClient
 from armory.testing.servers import RedisServer, redis_binary
-from armory.testing.upstreams.http import ScriptedUpstream
+from armory.testing.upstreams.http import HttpUpstream
 from armory.testing.waiting import until
 
 pytestmark = pytest.mark.anyio
@@ -69,7 +69,7 @@ async def heard(runtime: Runtime) -> None:
 async def test_an_upstream_is_restarted_at_every_replica_of_the_configuration(
     tmp_path: Path,
 ) -> None:
-    async with ScriptedUpstream() as upstream:
+    async with HttpUpstream() as upstream:
         path = written(tmp_path / "one" / "armory.yaml", upstream.url)
         elsewhere = written(tmp_path / "two" / "armory.yaml", upstream.url)
         async with replica(path) as one, replica(path) as two, replica(elsewhere) as other:
@@ -106,7 +106,7 @@ async def test_who_shares_nothing_but_redis_is_not_meant(
         pytest.skip("redis-server is not installed")
     redis = RedisServer()
     try:
-        async with ScriptedUpstream() as upstream:
+        async with HttpUpstream() as upstream:
             path = written(tmp_path / "one" / "armory.yaml", upstream.url)
             storage = {"url": f"sqlite:///{tmp_path}/${{DB}}.db", "redis": redis.url}
             path.write_text(json.dumps({**json.loads(path.read_text()), "storage": storage}))
@@ -168,7 +168,7 @@ async def test_who_was_switched_off_and_on_again_stays_when_redis_comes_back(
 async def test_the_configuration_is_read_by_every_replica_unless_it_does_not_hold(
     tmp_path: Path,
 ) -> None:
-    async with ScriptedUpstream() as upstream:
+    async with HttpUpstream() as upstream:
         path = written(tmp_path / "one" / "armory.yaml", upstream.url)
         async with replica(path) as one, replica(path) as two:
             written(path, upstream.url, upstream.url)

@@ -21,7 +21,7 @@ from armory.config import load_text
 from armory.runtime import open_runtime
 from armory.testing.clients.raw import LegacyClient, modern_body, modern_headers
 from armory.testing.identity import IdentityProvider
-from armory.testing.upstreams.http import ScriptedUpstream
+from armory.testing.upstreams.http import HttpUpstream
 from armory.testing.waiting import until
 
 pytestmark = pytest.mark.anyio
@@ -72,7 +72,7 @@ async def armory(folder: Path, *arguments: str) -> tuple[int, Any]:
 @pytest.mark.parametrize("to", ["audit.jsonl", "database"])
 async def test_every_request_is_recorded(tmp_path: Path, to: str) -> None:
     async with (
-        ScriptedUpstream() as upstream,
+        HttpUpstream() as upstream,
         gateway(tmp_path, upstream.url, to=to, arguments="hash", results="hash") as url,
         aiohttp.ClientSession() as http,
     ):
@@ -132,7 +132,7 @@ async def test_every_request_is_recorded(tmp_path: Path, to: str) -> None:
 async def test_what_a_transport_refuses_by_itself_is_recorded(tmp_path: Path) -> None:
     known = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
     async with (
-        ScriptedUpstream() as upstream,
+        HttpUpstream() as upstream,
         gateway(tmp_path, upstream.url, to="audit.jsonl") as url,
         aiohttp.ClientSession() as http,
     ):
@@ -182,7 +182,7 @@ async def test_what_a_transport_refuses_by_itself_is_recorded(tmp_path: Path) ->
 
 async def test_what_is_done_over_rest_is_recorded_and_looking_is_not(tmp_path: Path) -> None:
     async with (
-        ScriptedUpstream() as upstream,
+        HttpUpstream() as upstream,
         gateway(tmp_path, upstream.url, to="audit.jsonl", arguments="hash", results="hash") as url,
         aiohttp.ClientSession() as http,
     ):
@@ -246,7 +246,7 @@ async def test_who_lacks_scopes_that_everybody_needs_is_named(tmp_path: Path) ->
 
 async def test_one_name_finds_a_tool_wherever_it_was_called(tmp_path: Path) -> None:
     async with (
-        ScriptedUpstream() as upstream,
+        HttpUpstream() as upstream,
         gateway(tmp_path, upstream.url, to="audit.jsonl") as url,
         aiohttp.ClientSession() as http,
     ):
@@ -280,7 +280,7 @@ async def test_one_name_finds_a_tool_wherever_it_was_called(tmp_path: Path) -> N
 
 
 async def test_a_changed_file_is_told_with_its_record(tmp_path: Path) -> None:
-    async with ScriptedUpstream() as upstream, gateway(tmp_path, upstream.url, to="audit.jsonl"):
+    async with HttpUpstream() as upstream, gateway(tmp_path, upstream.url, to="audit.jsonl"):
         pass
     file = tmp_path / "audit.jsonl"
     file.write_text(file.read_text().replace("armory/audit.closed", "armory/audit.opened"))

@@ -16,7 +16,7 @@ from armory.cli.main import cli
 from armory.config import load_file
 from armory.runtime import open_runtime
 from armory.testing.upstreams.exchange import RpcFailure
-from armory.testing.upstreams.http import ScriptedUpstream
+from armory.testing.upstreams.http import HttpUpstream
 
 pytestmark = pytest.mark.anyio
 
@@ -26,7 +26,7 @@ async def test_an_answer_that_is_structured_alone_is_shown(tmp_path: Path) -> No
         return {"content": [], "structuredContent": {"city": "Győr", "degrees": [1, 2]}}
 
     file = tmp_path / "armory.yaml"
-    async with ScriptedUpstream() as upstream:
+    async with HttpUpstream() as upstream:
         upstream.script.behaviour["who"] = structured
         config = {"upstreams": {"web": {"url": upstream.url}}, "tool_rag": {"enabled": False}}
         file.write_text(yaml.safe_dump(config))
@@ -51,7 +51,7 @@ async def test_a_name_that_is_listed_is_not_suggested_for_itself(
         raise RpcFailure(-32602, "it went last week", {"code": "unknown"})
 
     file = tmp_path / "armory.yaml"
-    async with ScriptedUpstream() as upstream:
+    async with HttpUpstream() as upstream:
         upstream.script.behaviour["who"] = forgotten
         config = {"upstreams": {"web": {"url": upstream.url}}, "tool_rag": {"enabled": False}}
         file.write_text(yaml.safe_dump(config))

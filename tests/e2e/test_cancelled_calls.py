@@ -12,13 +12,13 @@ import pytest
 from armory.config import load_text
 from armory.runtime import open_runtime
 from armory.testing.clients.raw import modern_body, modern_headers
-from armory.testing.upstreams.http import ScriptedUpstream
+from armory.testing.upstreams.http import HttpUpstream
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_a_call_that_is_given_up_counts_as_cancelled(tmp_path: Path) -> None:
-    async with ScriptedUpstream() as upstream:
+    async with HttpUpstream() as upstream:
         config = {
             "upstreams": {"web": {"url": upstream.url}},
             "tool_rag": {"enabled": False},

@@ -27,7 +27,7 @@ from armory.testing.identity import IdentityProvider
 from armory.testing.people import TOKENS, Browser, World
 from armory.testing.service import ADMIN_TOKEN, catalog_of, running_service
 from armory.testing.upstreams.accounts import AccountsServer
-from armory.testing.upstreams.http import ScriptedUpstream
+from armory.testing.upstreams.http import HttpUpstream
 from armory.testing.upstreams.script import Script
 from tests.e2e.markup_server import MARKUP
 
@@ -179,7 +179,7 @@ async def test_ten_thousand_tools(tmp_path: Path, packages: Path) -> None:
 @pytest.mark.timeout(600)
 async def test_the_configuration_with_ten_thousand_tools(tmp_path: Path, packages: Path) -> None:
     definitions = [{**tool, "inputSchema": {"type": "object"}} for tool in MANY]
-    async with ScriptedUpstream(Script(tools=definitions)) as upstream:
+    async with HttpUpstream(Script(tools=definitions)) as upstream:
         config = {
             "server": {"config_editing": True},
             "upstreams": {"many": {"url": upstream.url}},

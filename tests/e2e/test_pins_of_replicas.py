@@ -14,7 +14,7 @@ import pytest
 from armory.config import load_text
 from armory.runtime import open_runtime
 from armory.runtime.running import Runtime
-from armory.testing.upstreams.http import ScriptedUpstream
+from armory.testing.upstreams.http import HttpUpstream
 from armory.testing.waiting import until
 
 pytestmark = pytest.mark.anyio
@@ -64,7 +64,7 @@ async def approve(runtime: Runtime, name: str) -> int:
 
 async def test_what_is_approved_at_one_comes_back_at_all(tmp_path: Path) -> None:
     async with (
-        ScriptedUpstream() as upstream,
+        HttpUpstream() as upstream,
         replica(tmp_path, "one", upstream.url) as one,
         replica(tmp_path, "two", upstream.url) as two,
     ):

@@ -17,7 +17,7 @@ from armory.config import load_text
 from armory.runtime import Runtime, open_runtime
 from armory.testing.clients.raw import modern_body, modern_headers
 from armory.testing.servers import RedisServer
-from armory.testing.upstreams.http import ScriptedUpstream
+from armory.testing.upstreams.http import HttpUpstream
 from armory.testing.waiting import until
 
 pytestmark = pytest.mark.anyio
@@ -26,8 +26,8 @@ ERROR = "dev.armory/error"
 
 
 @pytest.fixture
-async def upstream() -> AsyncIterator[ScriptedUpstream]:
-    async with ScriptedUpstream() as upstream:
+async def upstream() -> AsyncIterator[HttpUpstream]:
+    async with HttpUpstream() as upstream:
         yield upstream
 
 
@@ -71,7 +71,7 @@ class Client:
 
 @asynccontextmanager
 async def gateway(
-    upstream: ScriptedUpstream, home: Path, security: dict[str, Any], **blocks: Any
+    upstream: HttpUpstream, home: Path, security: dict[str, Any], **blocks: Any
 ) -> AsyncGenerator[tuple[Runtime, aiohttp.ClientSession]]:
     tokens = {who: {"token": token, "scopes": ["admin"]} for who, token in TOKENS.items()}
     text = yaml.safe_dump(
@@ -91,7 +91,7 @@ async def gateway(
 
 
 async def test_a_quota_is_checked_before_anything_is_forwarded(
-    upstream: ScriptedUpstream, tmp_path: Path
+    upstream: HttpUpstream, tmp_path: Path
 ) -> None:
     quotas = [{"who": ["ann"], "calls_per_day": 2, "searches_per_day": 2}]
     audit = {"audit": {"to": str(tmp_path / "audit.jsonl")}}
@@ -136,7 +136,7 @@ async def test_a_quota_is_checked_before_anything_is_forwarded(
     assert refusals[0]["upstream"] is None
 
 
-async def test_a_call_over_rest_is_one_request(upstream: ScriptedUpstream, tmp_path: Path) -> None:
+async def test_a_call_over_rest_is_one_request(upstream: HttpUpstream, tmp_path: Path) -> None:
     security = {"rate_limit": {"per_s": 0.001, "burst": 3}}
     async with gateway(upstream, tmp_path, security) as (runtime, http):
         for who, name, answered in (("ann", "web__who", 200), ("bob", "web__nothing", 404)):
@@ -147,7 +147,7 @@ async def test_a_call_over_rest_is_one_request(upstream: ScriptedUpstream, tmp_p
 
 
 async def test_a_place_is_given_back_however_its_call_ends(
-    upstream: ScriptedUpstream, tmp_path: Path
+    upstream: HttpUpstream, tmp_path: Path
 ) -> None:
     quotas = [{"concurrency": 1}]
     async with gateway(upstream, tmp_path / "home", {"quotas": quotas}) as (runtime, http):
@@ -173,7 +173,7 @@ async def test_a_place_is_given_back_however_its_call_ends(
 
 @pytest.mark.redis
 async def test_two_gateways_count_together_and_each_for_itself_while_redis_is_away(
-    upstream: ScriptedUpstream, redis: RedisServer, tmp_path: Path
+    upstream: HttpUpstream, redis: RedisServer, tmp_path: Path
 ) -> None:
     security = {
         "quotas": [{"who": ["ann"], "calls_per_day": 3, "concurrency": 1}],

@@ -25,7 +25,7 @@ from armory.domain.results import CallOutcome
 from armory.errors import ArmoryError
 from armory.observability.redaction import redacted
 from armory.runtime import open_runtime
-from armory.testing.upstreams.http import ScriptedUpstream
+from armory.testing.upstreams.http import HttpUpstream
 from armory.testing.waiting import wait_until
 from tests.e2e.conftest import Command, Serve
 
@@ -167,7 +167,7 @@ async def test_a_dry_run_says_what_a_reload_does(
             raise found.exception
         return json.loads(found.stdout)["gateways"][0]
 
-    async with ScriptedUpstream() as one, ScriptedUpstream() as other:
+    async with HttpUpstream() as one, HttpUpstream() as other:
         write(5, same={"url": one.url}, changed={"url": other.url}, gone={"url": one.url})
         async with open_runtime(load_file(path), address=("127.0.0.1", 0)) as runtime:
             await runtime.ready()
@@ -207,7 +207,7 @@ async def test_what_takes_a_restart_is_not_half_in_force_until_then(
     monkeypatch.setenv("ARMORY_HOME", str(tmp_path / "home"))
     path = tmp_path / "armory.yaml"
 
-    async with ScriptedUpstream() as one:
+    async with HttpUpstream() as one:
 
         def write(server: dict[str, Any], rag: dict[str, Any], **blocks: Any) -> None:
             both = {"server": {"port": 0, **server}, "tool_rag": {"embedding_model": "none", **rag}}

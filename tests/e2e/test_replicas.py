@@ -263,6 +263,43 @@ def test_a_call_passed_on_ends_when_its_owner_dies_in_the_middle(
     assert post(other.url, "initialize", HELLO)[0] == 200
 
 
+def test_a_batch_that_a_replica_passes_on_is_answered_request_by_request_where_that_one_ends(
+    serve: Callable[..., Any], redis: RedisServer
+) -> None:
+    upstreams = {"up": SCRIPTED}
+    config = {
+        "server": {"drain_timeout_s": 1}, "upstreams": upstreams, "storage": {"redis": redis.url}
+    }  # fmt: skip
+    owner, other = serve(config).ready(), serve(config).ready()
+    revision = {"protocolVersion": "2025-03-26"}
+    _, session, _ = post(owner.url, "initialize", {**HELLO, **revision})
+    call = {"method": "tools/call", "params": {"name": "up__hang", "arguments": {}}}
+    batch: list[Any] = [{"jsonrpc": "2.0", "id": id, **call} for id in (7, "b")]
+    batch.append({"jsonrpc": "2.0", "method": "notifications/initialized"})
+    headers = {
+        "Content-Type": "application/json",
+        "Accept": "application/json, text/event-stream",
+        "Mcp-Session-Id": session or "",
+    }
+    asked = urllib.request.Request(other.url, json.dumps(batch).encode(), headers)
+    told: list[Any] = []
+
+    def send() -> None:
+        with urllib.request.urlopen(asked, timeout=30) as answered:
+            told.extend(json.loads(answered.read()))
+
+    calling = threading.Thread(target=send)
+    calling.start()
+    report = {"name": "up__report", "arguments": {}}
+    for _ in range(200):
+        _, _, reply = post(owner.url, "tools/call", report, session)
+        if reply["result"]["structuredContent"]["started"]:
+            break
+    assert other.stop() == 0
+    calling.join(30)
+    assert [(reply["id"], reply["error"]["code"]) for reply in told] == [(7, 1004), ("b", 1004)]
+
+
 def test_what_a_replica_passes_on_ends_properly_where_that_one_ends(
     serve: Callable[..., Any], redis: RedisServer
 ) -> None:

@@ -13,7 +13,7 @@ import yaml
 from armory.config import load_text
 from armory.runtime import open_runtime
 from armory.testing.clients.raw import modern_body, modern_headers
-from armory.testing.upstreams.http import ScriptedUpstream
+from armory.testing.upstreams.http import HttpUpstream
 
 pytestmark = pytest.mark.anyio
 ROOT, TOKENS = "the-token-of-root", {name: f"the-token-of-{name}" for name in ("ann", "bob")}
@@ -23,7 +23,7 @@ async def test_its_streams_end_and_those_of_others_do_not(tmp_path: Path) -> Non
     tokens = {name: {"token": token, "user": name} for name, token in TOKENS.items()}
     listen = modern_body(1, "subscriptions/listen", {"notifications": {"toolsListChanged": True}})
     async with AsyncExitStack() as stack:
-        upstream = await stack.enter_async_context(ScriptedUpstream())
+        upstream = await stack.enter_async_context(HttpUpstream())
         config = {
             "upstreams": {"web": {"url": upstream.url}},
             "tool_rag": {"enabled": False},

@@ -32,7 +32,7 @@ from armory.runtime import open_runtime
 from armory.telemetry import conventions as c
 from armory.testing.clients.raw import modern_body, modern_headers
 from armory.testing.collector import CollectedSpan, Collector
-from armory.testing.upstreams.http import ScriptedUpstream
+from armory.testing.upstreams.http import HttpUpstream
 from armory.testing.upstreams.tools import TOOLS
 from armory.testing.waiting import until
 from tests.e2e.owed_attributes import REST_ATTRIBUTES, owed
@@ -103,7 +103,7 @@ def one(spans: list[CollectedSpan], kind: str, service: str, name: str) -> Colle
 async def test_a_trace_joins_client_gateway_and_upstreams(
     collector: Collector, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    async with ScriptedUpstream() as upstream:
+    async with HttpUpstream() as upstream:
         async with (
             client_spans(monkeypatch, collector.url),
             gateway(
@@ -168,7 +168,7 @@ async def test_context_from_headers_links_searches_and_errors(
     trace, parent, other = "ab" * 16, "cd" * 8, "ef" * 8
     header = f"00-{trace}-{parent}-01"
     async with (
-        ScriptedUpstream(eras="legacy") as upstream,
+        HttpUpstream(eras="legacy") as upstream,
         gateway(
             config(
                 upstreams={"web": {"url": upstream.url}},
@@ -227,7 +227,7 @@ async def test_what_is_done_over_rest_has_a_trace(collector: Collector, tmp_path
     trace, parent = "ab" * 16, "cd" * 8
     traced = {"traceparent": f"00-{trace}-{parent}-01", "baggage": "k=1"}
     async with (
-        ScriptedUpstream() as upstream,
+        HttpUpstream() as upstream,
         gateway(
             config(
                 upstreams={"web": {"url": upstream.url}},

@@ -41,7 +41,7 @@ from armory.testing.front import (
     serving,
     tool,
 )
-from armory.testing.upstreams.http import ScriptedUpstream as HttpUpstream
+from armory.testing.upstreams.http import HttpUpstream
 from armory.testing.upstreams.script import Script
 from armory.testing.waiting import until
 from armory.upstreams.clock import SystemClock
@@ -344,6 +344,7 @@ async def test_a_session_with_an_upstream_leaves_nothing(gone: Gone, kind: str) 
         await pool.close()
         del pool, connector
         await gone(BaseLink)
+        await gone(LinkPool)
 
 
 async def test_a_process_that_crashed_leaves_nothing(gone: Gone) -> None:

@@ -20,7 +20,7 @@ from armory.runtime.opening import open_runtime
 from armory.security.authentication import Authenticator
 from armory.testing.clients.raw import LegacyClient, modern_body, modern_headers
 from armory.testing.front import plain, result, serving
-from armory.testing.upstreams.http import ScriptedUpstream
+from armory.testing.upstreams.http import HttpUpstream
 from armory.testing.waiting import until
 from tests.hostile.test_revoked import PATIENCE_S, Held, Revocable, bearer, held_up
 
@@ -212,7 +212,7 @@ async def test_a_call_over_sse_ends_whose_client_reads_nothing() -> None:
 
 async def test_a_call_over_rest_ends_as_well(tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
-        upstream = await stack.enter_async_context(ScriptedUpstream(eras="modern"))
+        upstream = await stack.enter_async_context(HttpUpstream(eras="modern"))
         config = {
             "upstreams": {"web": {"url": upstream.url}},
             "security": {"allow_anonymous": False, "api_keys": True},

@@ -13,7 +13,7 @@ import yaml
 from armory.config import load_file
 from armory.runtime import open_runtime
 from armory.testing.people import TOKENS, Browser, World
-from armory.testing.upstreams.http import ScriptedUpstream
+from armory.testing.upstreams.http import HttpUpstream
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 HIDDEN, NOTHING = "vault", "zebra"
@@ -24,7 +24,7 @@ Ask = Callable[..., Awaitable[tuple[int, Any]]]
 async def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Ask]:
     """Asks a gateway with an upstream, and a set of it, of which `bob` sees nothing."""
     monkeypatch.setenv("ARMORY_HOME", str(tmp_path / "home"))
-    async with ScriptedUpstream() as one, ScriptedUpstream() as other:
+    async with HttpUpstream() as one, HttpUpstream() as other:
         config = {
             "upstreams": {"web": {"url": one.url}, HIDDEN: {"url": other.url}},
             "sets": {"open": {"servers": ["web"]}, f"{HIDDEN}-set": {"servers": [HIDDEN]}},

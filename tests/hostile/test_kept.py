@@ -40,7 +40,7 @@ from armory.retrieval.lexical.text import terms
 from armory.runtime import open_runtime
 from armory.testing.clients.raw import LegacyClient
 from armory.testing.embedder import HashingEmbedder
-from armory.testing.upstreams.http import ScriptedUpstream
+from armory.testing.upstreams.http import HttpUpstream
 from armory.wire.http.host_checks import HostChecks
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
@@ -72,7 +72,7 @@ async def test_uris_of_which_a_client_makes_up_ever_more(
 ) -> None:
     monkeypatch.setenv("ARMORY_HOME", str(tmp_path / "home"))
     async with AsyncExitStack() as stack:
-        upstream = await stack.enter_async_context(ScriptedUpstream(eras=era))
+        upstream = await stack.enter_async_context(HttpUpstream(eras=era))
         config: dict[str, Any] = {
             "upstreams": {"web": {"url": upstream.url}},
             "security": {

@@ -21,7 +21,7 @@ from armory.observability.logging import configure_logging
 from armory.observability.settings import LogSettings
 from armory.runtime.opening import open_runtime
 from armory.testing.clients.raw import modern_body, modern_headers
-from armory.testing.upstreams.http import ScriptedUpstream
+from armory.testing.upstreams.http import HttpUpstream
 from armory.testing.upstreams.script import Script
 
 pytestmark = pytest.mark.anyio
@@ -43,7 +43,7 @@ def lines(log: io.StringIO, event: str) -> list[dict[str, Any]]:
 
 @pytest.fixture
 async def url(log: io.StringIO, tmp_path: Path) -> AsyncGenerator[str]:
-    async with ScriptedUpstream(Script()) as upstream:
+    async with HttpUpstream(Script()) as upstream:
         config = {
             "upstreams": {"up": {"url": upstream.url}},
             "security": {

@@ -16,7 +16,7 @@ import yaml
 from armory.config import load_file, load_text
 from armory.runtime import open_runtime
 from armory.testing.people import TOKENS, Browser, World
-from armory.testing.upstreams.http import ScriptedUpstream
+from armory.testing.upstreams.http import HttpUpstream
 from armory.testing.waiting import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
@@ -33,7 +33,7 @@ async def test_what_a_token_did_is_not_shown_to_a_person_of_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ARMORY_HOME", str(tmp_path / "home"))
-    async with ScriptedUpstream() as upstream:
+    async with HttpUpstream() as upstream:
         config = {
             "upstreams": {"web": {"url": upstream.url}},
             "storage": {"url": f"sqlite:///{tmp_path / 'armory.db'}"},
@@ -82,7 +82,7 @@ async def test_what_a_deleted_user_did_is_not_shown_to_the_next_one_of_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ARMORY_HOME", str(tmp_path / "home"))
-    async with ScriptedUpstream() as upstream:
+    async with HttpUpstream() as upstream:
         config = {
             "upstreams": {"web": {"url": upstream.url}},
             "storage": {"url": f"sqlite:///{tmp_path / 'armory.db'}"},

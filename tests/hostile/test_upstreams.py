@@ -29,7 +29,7 @@ from armory.http1.response import BadAnswer
 from armory.protocol.link import Call, Owner
 from armory.runtime import open_runtime
 from armory.storage.database import Database
-from armory.testing.upstreams.http import ScriptedUpstream
+from armory.testing.upstreams.http import HttpUpstream
 from armory.testing.waiting import until
 from armory.upstreams.pool import Pool
 from armory.upstreams.spec import UpstreamSpec
@@ -152,7 +152,7 @@ async def test_a_defect_is_met_ever_more_rarely_and_logged_once() -> None:
         told.append(asyncio.get_running_loop().time())
         raise RuntimeError("nobody foresaw this")
 
-    async with ScriptedUpstream() as server:
+    async with HttpUpstream() as server:
         pool = Pool([UpstreamSpec("up", url=server.url)])
         supervisor = Supervisor(pool, broken)
         with structlog.testing.capture_logs() as logs:

@@ -15,7 +15,7 @@ import pytest
 from armory.protocol.capabilities import TASKS_EXTENSION
 from armory.testing.clients.raw import LegacyClient, messages, modern_body, modern_headers
 from armory.testing.upstreams.exchange import PREFIX, Json, Request, ScriptState, Wire
-from armory.testing.upstreams.http import ScriptedUpstream
+from armory.testing.upstreams.http import HttpUpstream
 from armory.testing.upstreams.script import Script
 from armory.testing.waiting import until
 from tests.protocol.gateways import Running, running
@@ -52,13 +52,13 @@ class Working(Script):
 
 
 @pytest.fixture
-async def upstream() -> AsyncIterator[ScriptedUpstream]:
-    async with ScriptedUpstream(Working(), "modern") as found:
+async def upstream() -> AsyncIterator[HttpUpstream]:
+    async with HttpUpstream(Working(), "modern") as found:
         yield found
 
 
 @pytest.fixture
-async def gateway(upstream: ScriptedUpstream, tmp_path: Path) -> AsyncIterator[Running]:
+async def gateway(upstream: HttpUpstream, tmp_path: Path) -> AsyncIterator[Running]:
     config = {"upstreams": {"up": {"url": upstream.url}}, "tool_rag": {"enabled": False}}
     async with running(tmp_path, config) as found:
         yield found
@@ -96,7 +96,7 @@ async def heard(stream: aiohttp.ClientResponse) -> Json:
     raise AssertionError("the stream ended")
 
 
-def followed(upstream: ScriptedUpstream) -> list[Any]:
+def followed(upstream: HttpUpstream) -> list[Any]:
     """What the upstream is listened to for, of tasks."""
     wanted = [wanted for _, wanted in upstream.listens.values()]
     return [one["taskIds"] for one in wanted if "taskIds" in one]
@@ -106,7 +106,7 @@ def followed(upstream: ScriptedUpstream) -> list[Any]:
     ("path", "tool", "id"), [("/mcp", "up__echo", "up:t1"), ("/mcp/up", "echo", "t1")]
 )
 async def test_a_client_hears_of_its_own_tasks(
-    gateway: Running, upstream: ScriptedUpstream, path: str, tool: str, id: str
+    gateway: Running, upstream: HttpUpstream, path: str, tool: str, id: str
 ) -> None:
     assert await made(gateway, path, tool) == id
     async with listening(gateway, path, [id, f"{id}0", "none:1"]) as (honoured, stream):
@@ -132,7 +132,7 @@ async def test_a_client_hears_of_its_own_tasks(
 
 
 async def test_what_happens_while_the_stream_is_away_is_heard(
-    gateway: Running, upstream: ScriptedUpstream
+    gateway: Running, upstream: HttpUpstream
 ) -> None:
     ids = [await made(gateway, "/mcp", "up__echo") for _ in range(2)]
     async with listening(gateway, "/mcp", ids) as (honoured, stream):
@@ -153,7 +153,7 @@ async def test_what_happens_while_the_stream_is_away_is_heard(
 
 
 async def test_what_the_upstream_does_not_report_is_not_promised(
-    gateway: Running, upstream: ScriptedUpstream
+    gateway: Running, upstream: HttpUpstream
 ) -> None:
     id = await made(gateway, "/mcp", "up__echo")
     upstream.honours = frozenset(("toolsListChanged",))
@@ -186,7 +186,7 @@ async def test_who_takes_no_tasks_cannot_ask_about_any(
 
 
 async def test_a_session_is_made_no_task_of_the_modern_era(
-    gateway: Running, upstream: ScriptedUpstream
+    gateway: Running, upstream: HttpUpstream
 ) -> None:
     client = LegacyClient(gateway.url + "/mcp", gateway.http, "2025-11-25")
     await client.initialize({"extensions": {TASKS_EXTENSION: {}, "com.example/x": {"a": 1}}})

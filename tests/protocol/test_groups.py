@@ -15,7 +15,7 @@ from mcp.types import Tool
 from armory.protocol.capabilities import GROUPS_EXTENSION
 from armory.testing.clients.raw import LegacyClient
 from armory.testing.upstreams.exchange import Json, Wire, definition
-from armory.testing.upstreams.http import ScriptedUpstream
+from armory.testing.upstreams.http import HttpUpstream
 from armory.testing.upstreams.script import Script
 from tests.protocol.gateways import GatewayClient, running
 
@@ -117,7 +117,7 @@ async def _opened(folder: Path, experimental: list[str]) -> AsyncGenerator[Rig]:
             shown = [definition(name) for name in ("echo", "who", "fail")]
             script = Grouping(name=key, tools=shown)
             script.capabilities = {**script.capabilities, **DECLARED}
-            server = await stack.enter_async_context(ScriptedUpstream(script, eras="modern"))
+            server = await stack.enter_async_context(HttpUpstream(script, eras="modern"))
             upstreams[key] = {"url": server.url}
         policies = [
             {"who": ["ann"], "allow": ["*"]},

@@ -17,7 +17,7 @@ from armory.protocol.capabilities import GROUPS_DECLARED, GROUPS_EXTENSION
 from armory.runtime.running import Runtime
 from armory.testing.clients.raw import LegacyClient, messages, modern_body, modern_headers
 from armory.testing.upstreams.exchange import Json, RpcFailure, Wire, definition
-from armory.testing.upstreams.http import ScriptedUpstream
+from armory.testing.upstreams.http import HttpUpstream
 from armory.testing.upstreams.script import Script
 from armory.testing.waiting import until
 from tests.protocol.gateways import running
@@ -83,7 +83,7 @@ class World:
     url: str
     http: aiohttp.ClientSession
     script: Grouping
-    upstream: ScriptedUpstream
+    upstream: HttpUpstream
 
     async def ask(self, method: str, params: Any = None, *, at: str = "", who: str = "ann") -> Any:
         body = modern_body(1, method, params, capabilities=GROUPS_DECLARED)
@@ -103,7 +103,7 @@ async def opened(folder: Path, era: str, *, groups: bool = True) -> AsyncGenerat
     script = Grouping(name="hub", tools=[definition(name) for name in TOOLS])
     script.capabilities = {**script.capabilities, **GROUPS_DECLARED}
     async with AsyncExitStack() as stack:
-        upstream = await stack.enter_async_context(ScriptedUpstream(script, eras=era))
+        upstream = await stack.enter_async_context(HttpUpstream(script, eras=era))
         config = {
             "server": {"experimental": ["groups"] if groups else []},
             "upstreams": {"hub": {"url": upstream.url}},

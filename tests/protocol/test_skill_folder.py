@@ -15,7 +15,7 @@ import pytest
 from armory.protocol.capabilities import SKILLS_EXTENSION
 from armory.runtime.running import Runtime
 from armory.testing.clients.raw import LegacyClient
-from armory.testing.upstreams.http import ScriptedUpstream
+from armory.testing.upstreams.http import HttpUpstream
 from armory.testing.upstreams.script import Script
 from tests.protocol.gateways import running
 from tests.protocol.test_skills import Rig, git_server, search, skill_md, verified
@@ -50,8 +50,8 @@ async def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
     git, plain, folder = git_server(), Script(name="plain"), tmp_path / "skills"
     write(folder)
     async with AsyncExitStack() as stack:
-        served = await stack.enter_async_context(ScriptedUpstream(git, eras="legacy"))
-        other = await stack.enter_async_context(ScriptedUpstream(plain, eras="modern"))
+        served = await stack.enter_async_context(HttpUpstream(git, eras="legacy"))
+        other = await stack.enter_async_context(HttpUpstream(plain, eras="modern"))
         tokens = {who: {"token": f"token-of-{who}", "user": who} for who in ("ann", "bob")}
         policies = [
             {"who": ["ann"], "allow": ["*"], "deny": ["skill://own/labels/*"]},

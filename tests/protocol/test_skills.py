@@ -17,7 +17,7 @@ import yaml
 from armory.protocol.capabilities import SKILLS_EXTENSION
 from armory.testing.clients.raw import LegacyClient
 from armory.testing.upstreams.exchange import Json, RpcFailure, Wire
-from armory.testing.upstreams.http import ScriptedUpstream
+from armory.testing.upstreams.http import HttpUpstream
 from armory.testing.upstreams.script import Script
 from tests.protocol.gateways import GatewayClient, running
 
@@ -135,7 +135,7 @@ async def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
             ("shop", shop, "legacy"),
             ("up", plain, ""),
         ):
-            server = await stack.enter_async_context(ScriptedUpstream(script, eras=era or "modern"))
+            server = await stack.enter_async_context(HttpUpstream(script, eras=era or "modern"))
             upstreams[key] = {"url": server.url}
         tokens = {who: {"token": f"token-of-{who}", "user": who} for who in ("ann", "bob")}
         policies = [

@@ -309,3 +309,23 @@ async def test_an_error_of_work_that_others_wait_for_leaves_nothing(
         with suppress(Broken):
             await awaited()
         await gone(Broken)
+
+
+class Held:
+    """What a frame holds."""
+
+
+async def hold(held: Held) -> None:
+    holding = held, asyncio.current_task()
+    await asyncio.Event().wait()
+    raise AssertionError(holding)
+
+
+async def test_a_cancelled_task_is_gone_though_its_frame_held_it() -> None:
+    with none_collected() as gone:
+        stopped, cancelled = start(hold(Held()), "stopped"), spawn(hold(Held()), "cancelled")
+        await asyncio.sleep(0)
+        await stop(stopped)
+        cancelled.cancel()
+        del stopped, cancelled
+        await gone(Held)

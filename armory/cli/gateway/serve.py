@@ -268,8 +268,11 @@ async def _serve_stdio(
         moving = spawn(asyncio.to_thread(use_huge_pages), "use huge pages")
         await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
         await end(serving, stopping, moving)
-        if not serving.cancelled():
-            serving.result()
+        try:
+            if not serving.cancelled():
+                serving.result()
+        finally:
+            del serving  # whose error holds this frame by its trace
 
 
 def _user_of_environment(loaded: Loaded, announcer: Announcer) -> Principal:

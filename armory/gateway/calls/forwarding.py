@@ -123,7 +123,10 @@ def located(pool: Pool, context: RequestContext, uri: str) -> tuple[str, str]:
         if server and not context.endpoint.transparent:
             error = not_known(pool, context, "resource", server, uri)
             if error is not None:
-                raise error
+                try:
+                    raise error
+                finally:
+                    del error  # which holds this frame by its trace
         raise unknown_resource(context, uri)
     return place
 

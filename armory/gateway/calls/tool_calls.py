@@ -197,7 +197,10 @@ class ToolCalls:
         if isinstance(error, UpstreamUnavailable):
             return failed_call(error)
         if context.endpoint.transparent:
-            raise error
+            try:
+                raise error
+            finally:
+                del error  # which holds this frame by its trace
         own = [own for own in META_TOOLS if self._meta_tools.offered(context, own)]
         if searched and name in own:
             return unknown_call(f"{name} is called directly, not by {CALL}", (), search=False)

@@ -167,7 +167,10 @@ class PrincipalViews:
         if making is None:
             making = spawn(self._make_beside(made, wanted), "a caller's view")
             made.making[wanted.parts] = making
-        return await shielded(making)  # others may wait for it, too
+        try:
+            return await shielded(making)  # others may wait for it, too
+        finally:
+            del making  # whose error holds this frame by its trace
 
     async def close(self) -> None:
         """Stop building views."""

@@ -113,13 +113,16 @@ class CachedEmbedder:
             elif passage in self._running:
                 waiting[passage] = self._running[passage]
             else:
-                future: asyncio.Future[FloatArray] = asyncio.get_running_loop().create_future()
-                self._running[passage] = waiting[passage] = future
+                waiting[passage] = asyncio.get_running_loop().create_future()
+                self._running[passage] = waiting[passage]
                 fresh.append(passage)
         if fresh:  # in a task of its own: a caller who leaves does not take others' vectors along
             self._tasks.spawn(self._compute(fresh), "embed queries")
-        for passage, future in waiting.items():
-            known[passage] = await shielded(future)
+        try:
+            for passage in waiting:
+                known[passage] = await shielded(waiting[passage])
+        finally:
+            waiting.clear()  # whose errors hold this frame by their traces
         return np.stack([known[passage] for passage in passages])
 
     async def aclose(self) -> None:
@@ -137,12 +140,7 @@ class CachedEmbedder:
                 found |= new
         except BaseException as error:
             for passage in passages:
-                future = self._running.pop(passage)
-                if isinstance(error, asyncio.CancelledError):
-                    future.cancel()
-                else:
-                    future.set_exception(error)
-                    future.exception()  # retrieved: nobody may be waiting any more
+                _failed(self._running.pop(passage), error)
             if not isinstance(error, Exception):
                 raise
         else:
@@ -204,3 +202,11 @@ class CachedEmbedder:
     def _lost(self, error: Exception) -> None:
         self._again_at = time.monotonic() + _AGAIN_S
         _log.warning("query_cache_unavailable", error=str(error) or type(error).__name__)
+
+
+def _failed(future: asyncio.Future[FloatArray], error: BaseException) -> None:
+    if isinstance(error, asyncio.CancelledError):
+        future.cancel()
+    else:
+        future.set_exception(error)
+        future.exception()  # retrieved: nobody may be waiting any more

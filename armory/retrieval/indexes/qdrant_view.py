@@ -111,6 +111,7 @@ class QdrantView:
             known = self._background.around(await sampling, rows, hits)
         finally:
             await stop(sampling)
+            del sampling  # whose error holds this frame by its trace
         return replace(known, lost=self._lost(hits))
 
     async def _all(self, queries: FloatArray, every: IntArray) -> VectorHits:

@@ -82,8 +82,11 @@ class CandidateSearch:
         """
         loop = asyncio.get_running_loop()
         words_soon = loop.run_in_executor(self._threads.of(scope.query), words_of, scope)
-        vectors, problem = await self._dense.vectors(scope)
-        words = await words_soon
+        try:
+            vectors, problem = await self._dense.vectors(scope)
+            words = await words_soon
+        finally:
+            del words_soon  # whose error holds this frame by its trace
         if vectors is None:
             return Findings(words, problem=problem)
         also, recalled = words.best, None

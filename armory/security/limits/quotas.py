@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from armory.domain.principal import Principal
 from armory.security.rules import ByNames, Rule
@@ -38,7 +39,7 @@ class Quotas:
 
     def __init__(self, rules: Sequence[Quota]) -> None:
         self._rules = [(Rule(who=rule.who), rule) for rule in rules]
-        self._first = ByNames(self._first_that_fits)
+        self._first = ByNames(partial(_first_that_fits, self._rules))
 
     def __bool__(self) -> bool:
         return bool(self._rules)
@@ -47,5 +48,6 @@ class Quotas:
         """The rule for a caller; None: no limit."""
         return self._first.of(principal)
 
-    def _first_that_fits(self, principal: Principal) -> Quota | None:
-        return next((rule for who, rule in self._rules if who.applies_to(principal)), None)
+
+def _first_that_fits(rules: Sequence[tuple[Rule, Quota]], principal: Principal) -> Quota | None:
+    return next((rule for who, rule in rules if who.applies_to(principal)), None)

@@ -222,8 +222,11 @@ class ChangeFeed:
             if not self._handlers.has_handled(change):
                 failure = await self._handlers.handle_committed(change, row.topic, row.value)
                 failed = failed or failure
-        if failed is not None:  # all others are handled; until this one is, nothing is trusted
-            raise failed
+        try:
+            if failed is not None:  # all others are handled; until this one is, nothing is trusted
+                raise failed
+        finally:
+            failure = failed = None  # which hold this frame by their traces
         self._more = len(rows) == _BATCH
         if self._more:  # before anything is trusted
             self._floor_ms = max(self._floor_ms + 1, rows[-1].at_ms)

@@ -1,6 +1,6 @@
 """A scripted HTTP upstream in this process: modern and legacy Streamable HTTP, beside HTTP+SSE.
 
-Owns: `ScriptedUpstream`, Streamable HTTP, and its faults. Never imports the gateway.
+Owns: `HttpUpstream`, Streamable HTTP, and its faults. Never imports the gateway.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from armory.testing.upstreams.script import Script
 class _Wire:
     """One request over HTTP: its stream is opened with the first message."""
 
-    def __init__(self, server: ScriptedUpstream, http: web.Request, era: str) -> None:
+    def __init__(self, server: HttpUpstream, http: web.Request, era: str) -> None:
         self.era = era
         self.session = http.headers.get("Mcp-Session-Id", "")
         self.capabilities: Mapping[str, Any] = server.sessions.get(self.session, {})
@@ -62,8 +62,8 @@ class _Wire:
         abort(self._http)
 
 
-class ScriptedUpstream:
-    """An MCP server over HTTP; `async with ScriptedUpstream() as upstream: upstream.url`.
+class HttpUpstream:
+    """An MCP server over HTTP; `async with HttpUpstream() as upstream: upstream.url`.
 
     Args:
         script: what it answers.
@@ -132,7 +132,7 @@ class ScriptedUpstream:
         self._runner: web.AppRunner | None = None
         self._port = 0
 
-    async def __aenter__(self) -> ScriptedUpstream:
+    async def __aenter__(self) -> HttpUpstream:
         await self.start()
         return self
 

@@ -40,6 +40,7 @@ async def meet(
     third = link.spec.connect_timeout_s / 3
     probe = start(discover(link, within_s), f"probe {link.server}")
     tasks = {probe}
+    found: Identity | BaseException | None = None
     try:
         await asyncio.wait(tasks, timeout=third)
         if offer is None:
@@ -50,36 +51,47 @@ async def meet(
             return None
         handshake = initialize(link, offer, capabilities, within_s - third)
         tasks.add(start(handshake, f"initialize {link.server}"))
-        return await _first_of(tasks, link)
+        found = await _first_of(tasks, link)
+        if isinstance(found, BaseException):
+            raise found
+        return found
     finally:
         await stop(*tasks)
+        tasks.clear()
+        del probe, found  # whose errors hold this frame by their traces
 
 
-async def _first_of(tasks: set[asyncio.Task[Identity]], link: StdioLink) -> Identity | None:
-    """The first successful result of several attempts; None when the process is of no more use."""
+async def _first_of(
+    tasks: set[asyncio.Task[Identity]], link: StdioLink
+) -> Identity | BaseException | None:
+    """The first successful result of several attempts, or the error to raise; None when the process
+    is of no more use.
+    """
     waiting, refusal = set(tasks), None
     while waiting:
         done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
-            try:
+            error = task.exception()
+            if error is None:
                 return task.result()
-            except (NotModern, UpstreamTimeout):
-                continue
-            except UpstreamUnavailable as error:
+            if isinstance(error, UpstreamUnavailable) and not isinstance(error, UpstreamTimeout):
                 refusal = error
-    if link.closed or refusal is None:
-        return None
-    raise refusal
+            elif not isinstance(error, NotModern | UpstreamTimeout):
+                return error
+    return None if link.closed else refusal
 
 
 def _outcome(probe: asyncio.Task[Identity]) -> Identity | None:
     """The identity that a finished probe found; None when the upstream is not modern."""
-    try:
+    error = probe.exception()
+    if error is None:
         return probe.result()
-    except NotModern:
+    if isinstance(error, NotModern):
         return None
-    except Incompatible:
-        raise
-    except UpstreamUnavailable as error:
+    try:
+        if isinstance(error, Incompatible) or not isinstance(error, UpstreamUnavailable):
+            raise error
         log.debug("upstream_probe_failed", error=str(error))
         return None
+    finally:
+        del probe, error  # which hold this frame by the error's trace

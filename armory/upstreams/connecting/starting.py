@@ -82,6 +82,7 @@ class Starting:
             return task.result()
         finally:
             await stop(task)
+            del task  # whose error holds this frame by its trace
 
     def work_done(self) -> int:
         """A number that grows while the process or its children do anything (CPU time, output)."""

@@ -116,6 +116,7 @@ class Watched:
         """As `forget`; also ends the tasks."""
         self._wanted.clear()
         await self._tasks.stop()
+        self._linked = _none  # whose are these, and they its
 
     async def _restore(self, owner: str) -> None:
         CALLER.set(None)  # it outlives the call in which the session was lost
@@ -140,3 +141,7 @@ class Watched:
                 pause_s, say = min(2 * pause_s, _LONGEST_PAUSE_S), log.debug
         finally:
             self._restoring.discard(owner)
+
+
+async def _none(_owner: str) -> None:
+    """No session any more."""

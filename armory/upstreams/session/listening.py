@@ -231,7 +231,10 @@ class ListenStream:
         """Whether a stream ended because the upstream does not know the method; logs
         any refusal.
         """
-        reply = None if ended.cancelled() else ended.result()
+        try:
+            reply = None if ended.cancelled() else ended.result()
+        finally:
+            del ended  # whose error holds this frame by its trace
         if reply is None or reply.error is None:
             return False
         code = error_of(reply.error).code

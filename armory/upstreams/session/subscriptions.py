@@ -165,7 +165,10 @@ class Subscriptions:
         if not asking.done():
             asking.add_done_callback(retrieve_failure)  # a session that ends is reported elsewhere
         elif not asking.cancelled():
-            asking.result()
+            try:
+                asking.result()
+            finally:
+                del asking  # whose error holds this frame by its trace
 
     async def _ask_log_level(self, wanted: str, before: str | None) -> None:
         level = {"level": Raw(encode(wanted))}

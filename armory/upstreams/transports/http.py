@@ -152,17 +152,21 @@ class HttpLink(BaseLink):
                         release(response)
                         return self._reply(message, pending)
                     size = len(event.data) // len(messages)
-                    hit = self._requests.route(message, pending, size=size)
-                    if hit is None or hit[0] is not pending:
+                    found = self._requests.route(message, pending, size=size)
+                    target, item = found or (None, None)
+                    found = None
+                    if target is not pending:
                         continue
-                    item = hit[1]
                     if type(item) is Note:
                         await pending.deliver(item)
                     elif isinstance(item, Reply):
                         release(response)
                         return item
                     elif isinstance(item, UpstreamUnavailable):
-                        raise item
+                        try:
+                            raise item
+                        finally:
+                            del item  # which holds this frame by its trace
                 await self.rest()
         raise self.unintelligible(f"its stream ended before the answer to {pending.call.method}")
 
@@ -171,7 +175,10 @@ class HttpLink(BaseLink):
         if isinstance(item, Reply):
             return item
         assert not isinstance(item, Note)
-        raise item
+        try:
+            raise item
+        finally:
+            del item  # which holds this frame by its trace
 
     async def _no_answers(self, data: bytes) -> None:
         """Drops answers: the era has no requests from the server."""

@@ -138,7 +138,10 @@ class HttpClient:
             except (*broken(), ValueError) as error:
                 failed = self.failed(error)
                 self._redirected = None
-                raise failed from error
+                try:
+                    raise failed from error
+                finally:
+                    del failed  # which holds this frame by its trace
             except UpstreamUnavailable:
                 self._redirected = None
                 raise

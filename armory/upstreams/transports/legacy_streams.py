@@ -216,17 +216,19 @@ class AnswerStreams:
 
     async def take(self, message: UpstreamMessage, pending: Pending, size: int) -> Reply | None:
         """Route a message that came on a call's stream; returns the answer, if it is that."""
-        hit = self._link.requests.route(message, pending, size=size)
-        if hit is None:
+        target, item = self._link.requests.route(message, pending, size=size) or (None, None)
+        if target is None:
             return None
-        target, item = hit
         if type(item) is Note:
             await target.deliver(item)
             return None
         if target is not pending:
             return None
         if isinstance(item, UpstreamUnavailable):
-            raise item
+            try:
+                raise item
+            finally:
+                del item  # which holds this frame by its trace
         return item if isinstance(item, Reply) else None
 
     async def _reply_in(
@@ -266,12 +268,15 @@ class AnswerStreams:
         if response.status == 200 and response.content_type == EVENTS:
             return response
         failure = await self._client.failure(response)
-        if isinstance(failure, LoginRequired):
-            raise failure
-        raise self._link.unavailable(
-            f"its stream ended before the answer to {pending.call.method}, and was not resumed: "
-            f"HTTP {failure.status}"
-        )
+        try:
+            if isinstance(failure, LoginRequired):
+                raise failure
+            raise self._link.unavailable(
+                f"its stream ended before the answer to {pending.call.method}, and was not "
+                f"resumed: HTTP {failure.status}"
+            )
+        finally:
+            del failure  # which holds this frame by its trace
 
 
 def resuming(headers: Mapping[str, str], parser: EventParser) -> dict[str, str]:

@@ -29,6 +29,7 @@ from armory.upstreams.transports.http_failures import HttpFailure, answer_refuse
 
 _CLOSE_S = 2.0
 _NO_REQUEST = 0  # ids begin with 1
+_ENDED = "it ended its event stream"
 _FORGOTTEN = "it knows the session no more"
 
 
@@ -43,7 +44,8 @@ class SseLink(DuplexLink):
     def __init__(self, context: LinkContext, client: HttpClient) -> None:
         super().__init__(context)
         self._client = client
-        self._endpoint: asyncio.Future[URL] = asyncio.get_running_loop().create_future()
+        # None: the stream ended before
+        self._endpoint: asyncio.Future[URL | None] = asyncio.get_running_loop().create_future()
         self._reader: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
@@ -65,7 +67,8 @@ class SseLink(DuplexLink):
                         f"GET answered content type {response.content_type!r}, not an event stream"
                     )
                 self._reader = spawn(self._read(response), f"event stream of {self.server}")
-                await shielded(self._endpoint)
+                if await shielded(self._endpoint) is None:
+                    raise self.unavailable(self._death or _ENDED)
         except TimeoutError:
             await self.close()
             raise UpstreamTimeout(
@@ -92,6 +95,7 @@ class SseLink(DuplexLink):
         if self._death is not None:
             raise self.unavailable(self._death)
         endpoint = self._endpoint.result()
+        assert endpoint is not None  # else it died
         headers = {**self.spec.headers, "Content-Type": "application/json"}
         if self.identity.era == "legacy" and self.protocol_version >= VERSION_HEADER_SINCE:
             headers[VERSION_HEADER] = self.protocol_version
@@ -123,7 +127,7 @@ class SseLink(DuplexLink):
 
     async def _read(self, response: Answer) -> None:
         CALLER.set(None)  # it outlives the call that began it
-        reason = "it ended its event stream"
+        reason = _ENDED
         try:
             parser = EventParser(self.spec.message_bytes)
             with EventReader(response, parser, self.meter) as events:
@@ -142,8 +146,7 @@ class SseLink(DuplexLink):
         finally:
             response.close()
             if not self._endpoint.done():
-                self._endpoint.set_exception(self.unavailable(reason))
-                self._endpoint.exception()
+                self._endpoint.set_result(None)
             self.died(reason)
 
     def _found(self, event: Event) -> None:

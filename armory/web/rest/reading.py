@@ -91,9 +91,8 @@ async def receive_body(route: Route, request: web.Request, limit: int, depth: in
             "unsupported_content_type",
             f"Content-Type is {request.content_type!r}; expected application/json",
         )
-    too_large = Problem(413, "body_too_large", f"the body is over {limit:,} bytes")
     if request.content_length is not None and request.content_length > limit:
-        raise too_large
+        raise _too_large(limit)
     counted = route.access != "admin" and not route.verbatim
     nesting = DepthCheck(depth)
     parts: list[bytes] = []
@@ -102,7 +101,7 @@ async def receive_body(route: Route, request: web.Request, limit: int, depth: in
         parts.append(part)
         size += len(part)
         if size > limit:
-            raise too_large
+            raise _too_large(limit)
         _check_depth(nesting, part)
         values += part.count(b",") if counted else 0
         if values > _MOST_VALUES:
@@ -117,6 +116,10 @@ async def receive_body(route: Route, request: web.Request, limit: int, depth: in
     if (told := getattr(request.protocol, "understood", None)) is not None:
         told()  # it need not be held for as long as it is served
     return body
+
+
+def _too_large(limit: int) -> Problem:
+    return Problem(413, "body_too_large", f"the body is over {limit:,} bytes")
 
 
 def _check_depth(nesting: DepthCheck, part: bytes) -> None:

@@ -17,6 +17,7 @@ from armory.protocol.link import CancelReason
 from armory.steps import Account, InContext
 from armory.tasks import Tasks
 from armory.wire.messages import Data, refused
+from armory.wire.sessions.running import ById
 from armory.wire.sessions.session import cancel_soon
 from armory.wire.streams import EventStream
 
@@ -45,7 +46,7 @@ class RequestsInFlight:
         self.account = account
         self._out = out
         self._tasks = Tasks()
-        self._by_id: dict[bytes, asyncio.Task[None]] = {}
+        self._by_id: ById[asyncio.Task[None]] = ById()
         self._overdue = False
 
     def __iter__(self) -> Iterator[asyncio.Task[None]]:
@@ -64,13 +65,12 @@ class RequestsInFlight:
         if self.account is not None:
             work = self._charged(work)
         task = self._tasks.spawn(work, "request of a client")
-        self._by_id[id] = task
+        self._by_id.add(id, task)
         return task
 
     def cancel(self, id: bytes, reason: CancelReason | None) -> None:
         """Cancel the request `id`, if it is in flight; it is not answered."""
-        task = self._by_id.get(id)
-        if task is not None:
+        for task in self._by_id.of(id):
             cancel_soon(task, reason)
 
     def run_out(self) -> None:
@@ -97,5 +97,4 @@ class RequestsInFlight:
                 answer = refused(id, codes.LIMITED, why)
             await deliver(answer)
         finally:
-            if self._by_id.get(id) is asyncio.current_task():
-                del self._by_id[id]
+            self._by_id.drop(id, asyncio.current_task())

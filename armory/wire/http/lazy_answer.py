@@ -241,7 +241,8 @@ class InPlace:
         """
         session, key, admitted = self._session, message.key, self._admitted
         connection = admitted.connection
-        session.inflight[key] = running = Running(admitted.request.task)
+        running = Running(admitted.request.task)
+        session.inflight.add(key, running)
         connection.left = self._left
         takes_events = admitted.takes_sse
         if takes_events:
@@ -258,8 +259,7 @@ class InPlace:
                 answer = refused(key, codes.BACKEND, OVERDUE)
         finally:
             running.end()
-            if session.inflight.get(key) is running:
-                del session.inflight[key]
+            session.inflight.drop(key, running)
             session.touch()
             connection.left = None
             self._over(takes_events, answer)

@@ -266,7 +266,7 @@ class LegacyEndpoint:
         """
         before = stream if admitted.takes_sse and alone else session.general
         work = self._run(session, stream, before, message, known, admitted)
-        session.inflight[message.key] = start(work, "request of a client")
+        session.inflight.add(message.key, start(work, "request of a client"))
 
     async def _run(
         self,
@@ -285,8 +285,7 @@ class LegacyEndpoint:
         except Exception as defect:  # noqa: BLE001 nobody waits for the task
             _log.rate_limited("error", "task_failed", task="request of a client", exc_info=defect)
         finally:
-            if session.inflight.get(key) is asyncio.current_task():
-                del session.inflight[key]
+            session.inflight.drop(key, asyncio.current_task())
             session.touch()
             stream.close()
             session.keep_within_bounds()

@@ -212,8 +212,11 @@ def _verify_mirrored(context: RequestContext, params: Mapping[str, Raw]) -> None
     if not shown:
         return
     rejected = param_refusal(record.input_schema, params, context.headers)
-    if rejected is not None:
-        raise rejected
+    try:
+        if rejected is not None:
+            raise rejected
+    finally:
+        del rejected  # which holds this frame by its trace
 
 
 def _overdue(admitted: AdmittedRequest) -> Reply:

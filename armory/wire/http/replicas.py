@@ -11,12 +11,13 @@ from contextlib import suppress
 
 import aiohttp
 from aiohttp import web
+from msgspec import Raw
 
 from armory.errors import ArmoryError
 from armory.logger import Logger
-from armory.protocol import codes, jsonrpc
+from armory.protocol import bodies, codes, jsonrpc
 from armory.protocol.errors import Malformed
-from armory.tasks import start, stop
+from armory.tasks import start, step_by_step, stop
 from armory.wire.http.admitted import (
     OVERDUE,
     AdmittedRequest,
@@ -132,6 +133,7 @@ class Replicas(Directory):
                 await asyncio.wait((exchange,))
             if not exchange.cancelled():
                 exchange.exception()  # a client that leaves meanwhile is told nothing of it
+            del exchange  # whose error holds this frame by its trace
 
     async def _exchange(
         self,
@@ -177,10 +179,10 @@ class _PassedRequest:
             return self.response
         if self._request.method == "GET":
             return refusal(503, codes.BACKEND, "this replica ends; open the stream again")
-        id = _id_of(admitted.body)
-        if not id:
+        answer = await _given_up(admitted.body)
+        if not answer:
             return refusal(503, codes.BACKEND, OVERDUE, headers=admitted.extra)
-        return only_answer(admitted, refused(id, codes.BACKEND, OVERDUE), {})
+        return only_answer(admitted, answer, {})
 
     async def overdue(
         self, admitted: AdmittedRequest, exchange: asyncio.Task[web.StreamResponse]
@@ -223,13 +225,24 @@ def was_passed(admitted: AdmittedRequest) -> bool:
     return PASSED in admitted.request.headers
 
 
-def _id_of(body: bytes) -> bytes:
-    """The id of the request in a body; empty where that is no single request."""
+async def _given_up(body: bytes) -> bytes:
+    """The answer to each request in a body, that it comes too late; empty where there is none."""
+    try:
+        if not bodies.is_batch(body):
+            return _overdue(body)
+        items = await step_by_step(bodies.batch_items(body))
+    except Malformed:
+        return b""
+    answers = [answer for item in items if (answer := _overdue(item))]
+    return b"[" + b",".join(answers) + b"]" if answers else b""
+
+
+def _overdue(body: bytes | Raw) -> bytes:
     try:
         message = jsonrpc.decode(body)
     except Malformed:
         return b""
-    return message.key if message.is_request else b""
+    return refused(message.key, codes.BACKEND, OVERDUE) if message.is_request else b""
 
 
 def _forwarded(headers: Mapping[str, str]) -> dict[str, str]:

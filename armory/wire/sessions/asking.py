@@ -80,6 +80,7 @@ class OpenQuestions:
         finally:
             self._open.pop(key, None)
             self._progress.pop(key, None)
+            del future  # whose error holds this frame by its trace
 
     def _withdraw(self, stream: Outlet, params: Params) -> None:
         """Cancel a question: on the stream where it was put, or the one that the client

@@ -309,8 +309,13 @@ class Sessions:
             if endings:
                 await asyncio.wait(endings)
         errors = [error for ending in endings if (error := ending.exception()) is not None]
-        if errors:
-            raise errors[0]
+        try:
+            if errors:
+                raise errors[0]
+        finally:
+            error = None
+            endings.clear()
+            errors.clear()  # which hold this frame by their traces
         return gone
 
     async def _wholly(self, work: Coroutine[Any, Any, _T]) -> _T:

@@ -26,7 +26,7 @@ from armory.protocol.rawjson import text_of
 from armory.tasks import Tasks, stop
 from armory.wire.eras.questions import is_unknown, may_ask, refusal
 from armory.wire.sessions.asking import OpenQuestions
-from armory.wire.sessions.running import Running, ended
+from armory.wire.sessions.running import ById, Running, ended
 from armory.wire.streams import EventStream, Outlet
 
 DEFAULT_LOG_LEVEL = "info"
@@ -49,7 +49,7 @@ class Session:
         log_level: as set with `logging/setLevel`; `info` until then.
         revealed: tools that it searched for.
         general: what belongs to no request of its own (the GET stream).
-        inflight: the calls in flight by request id.
+        inflight: the calls in flight.
         questions: what upstreams ask it.
         on_kept: told how many bytes it keeps for a client that comes back; None: nobody counts.
     """
@@ -77,7 +77,7 @@ class Session:
         if general is None:  # one that is given keeps nothing for who comes back
             self.general.on_put = self._keeps_more
         self._kept_bytes = 0
-        self.inflight: dict[bytes, asyncio.Task[None] | Running] = {}
+        self.inflight: ById[asyncio.Task[None] | Running] = ById()
         self.questions = OpenQuestions(self)
         self.opened = self.used = time.monotonic()
         self.closed = False
@@ -197,8 +197,7 @@ class Session:
 
     def cancel(self, id: bytes, reason: CancelReason | None = None) -> None:
         """Cancel the call in flight with that id, if there is one."""
-        running = self.inflight.get(id)
-        if running is not None:
+        for running in self.inflight.of(id):
             cancel_soon(running, reason)
 
     def run(self, errand: Coroutine[Any, Any, None]) -> None:
@@ -216,7 +215,7 @@ class Session:
         """Cancel calls, close streams, and withdraw questions."""
         self.closed = True
         self.questions.hang_up()
-        every = list(self.inflight.values())
+        every = list(self.inflight)
         in_place = [running for running in every if isinstance(running, Running)]
         for running in in_place:
             running.cancel()

@@ -19,7 +19,7 @@ from armory.gateway.gateway import Gateway
 from armory.gateway.subscription import Subscription
 from armory.protocol.link import Params
 from armory.testing.clients.recording import RecordingClient
-from armory.testing.upstreams.http import ScriptedUpstream
+from armory.testing.upstreams.http import HttpUpstream
 from armory.testing.waiting import until
 from armory.upstreams.pool import Pool
 from armory.upstreams.spec import UpstreamSpec
@@ -32,7 +32,7 @@ ONE, TWO = "mem://one", "mem://two"
 class Bench:
     """A gateway in front of one upstream over HTTP."""
 
-    def __init__(self, server: ScriptedUpstream, **more: Any) -> None:
+    def __init__(self, server: HttpUpstream, **more: Any) -> None:
         self.server = server
         self.spec = UpstreamSpec("up", url=server.url, **more)
         self.pool = Pool([self.spec])
@@ -76,7 +76,7 @@ class Bench:
 
 @asynccontextmanager
 async def serving(eras: str = "legacy", **more: Any) -> AsyncGenerator[Bench]:
-    async with ScriptedUpstream(eras=eras) as server:
+    async with HttpUpstream(eras=eras) as server:
         bench = Bench(server, **more)
         yield bench
         await bench.gateway.close()

@@ -14,6 +14,8 @@ GIVEN = {
     "apiKey": 'a"b\\',
     "db-password": 1234,
     "tokens": ["one", "two"],
+    "credentials": {"a": {"b": ["s}]", {"c": 1}], "d": '\\"'}, "e": {}, "token": {}},
+    "api_key": [[["x"]], {"y": []}],
     "login": {"secret": {"value": "x"}, "passwd": "", "cookie": None, "tokenizer": "words"},
 }
 
@@ -44,6 +46,21 @@ def test_so_is_what_stands_under_a_name(length: int) -> None:
         given = {"x": "y" * before, "password": "p " * length, "tokens": ["q"] * length, "z": "é"}
         told = json.loads(redacted_json(json.dumps(given)))
         assert told == {**given, "password": "***", "tokens": "***"}
+
+
+@pytest.mark.parametrize("within", [9_000, 50_000])
+def test_so_is_all_that_stands_within(within: int) -> None:
+    for before in (0, 8_150, 8_180, 8_192):
+        inner = {"a": [{"b": "p{" * within}], "password": [within], "c": {"d": ["q"] * within}}
+        given = {"x": "y" * before, "token": inner, "password": [[["r"]]], "z": ["é"]}
+        told = json.loads(redacted_json(json.dumps(given)))
+        assert told == {**given, "password": "***", "token": "***"}
+
+
+def test_what_is_cut_within_a_secret_shows_nothing_of_it() -> None:
+    text = '{"x": 1, "password": {"a": [{"b": "secret"}, {"c": "secret"}]}}'
+    for end in range(text.index("{", 1) + 1, len(text)):
+        assert "secret" not in redacted_json(text[:end])
 
 
 def test_a_configured_secret_is_found_as_other_languages_write_it() -> None:

@@ -57,3 +57,8 @@ def test_of_lists_and_retrieval() -> None:
 def test_the_last_call_counts_where_context_boosts_do() -> None:
     given = loaded("tool_rag: {multi_factor: {context_boosts: true}}")
     assert gateway_settings(given.config).context_boosts is True
+
+
+def test_the_version_is_looked_up_once() -> None:
+    """Each search over REST needs it, and it takes milliseconds."""
+    assert armory_version() is armory_version()

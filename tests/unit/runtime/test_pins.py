@@ -15,7 +15,7 @@ from armory.domain.catalog import Catalog, ServerLists
 from armory.domain.catalog_builder import build_catalog
 from armory.runtime import open_runtime
 from armory.runtime.blocks.pins import pinning_of
-from armory.testing.upstreams.http import ScriptedUpstream
+from armory.testing.upstreams.http import HttpUpstream
 
 EMPTY = '{"tools": {}}'
 
@@ -82,7 +82,7 @@ async def test_what_is_approved_while_the_configuration_is_read_again_stays_appr
         return [name for name in runtime.gateway.view.catalog.tools if name.endswith("__echo")]
 
     async with (
-        ScriptedUpstream() as upstream,
+        HttpUpstream() as upstream,
         open_runtime(loaded("up", "gone")) as runtime,
     ):
         await runtime.searchable()

@@ -10,7 +10,7 @@ import pytest
 
 from armory.config import load_text
 from armory.runtime import open_runtime
-from armory.testing.upstreams.http import ScriptedUpstream
+from armory.testing.upstreams.http import HttpUpstream
 from armory.testing.waiting import until
 
 pytestmark = pytest.mark.anyio
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 async def test_what_a_server_takes_to_start_is_no_time_in_which_it_was_down(
     tmp_path: Path,
 ) -> None:
-    async with ScriptedUpstream() as upstream:
+    async with HttpUpstream() as upstream:
         blocks = {
             "upstreams": {
                 "up": {"url": upstream.url},

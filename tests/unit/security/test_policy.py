@@ -15,6 +15,7 @@ from armory.domain.principal import ANONYMOUS, Principal
 from armory.domain.visibility import EVERYTHING, Scope
 from armory.security.limits.quotas import Quota, Quotas
 from armory.security.policy import Policy, Rule
+from armory.security.rules import Rules
 
 ALICE = Principal("alice", user="ann", scopes=frozenset(("read", "docs:write")))
 
@@ -42,6 +43,21 @@ class Records(dict[str, ToolRecord]):
 
 class Told(str):
     """A text of which can be told whether anybody has it still."""
+
+
+def test_rules_and_quotas_are_gone_with_their_last_reference() -> None:
+    """Each reload makes new ones."""
+    policy, quotas = Policy([Rule(allow=("*",))]), Quotas([Quota()])
+    rules = Rules([Rule(allow=("*",))])
+    policy.allows(ALICE, "git__get")
+    quotas.of(ALICE)
+    gone = weakref.ref(policy), weakref.ref(quotas), weakref.ref(rules)
+    gc.disable()
+    try:
+        del policy, quotas, rules
+        assert [left() for left in gone] == [None, None, None]
+    finally:
+        gc.enable()
 
 
 def test_no_token_of_those_who_asked_is_kept() -> None:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from armory.testing.clock import FakeClock
-from armory.testing.upstreams.http import ScriptedUpstream
+from armory.testing.upstreams.http import HttpUpstream
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[ScriptedUpstream]:
+async def server() -> AsyncIterator[HttpUpstream]:
     """An MCP server over HTTP that shakes hands and keeps sessions."""
-    async with ScriptedUpstream(eras="legacy") as server:
+    async with HttpUpstream(eras="legacy") as server:
         yield server

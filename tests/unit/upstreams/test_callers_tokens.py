@@ -16,7 +16,7 @@ from armory.domain.principal import Principal
 from armory.protocol.link import Call, Owner
 from armory.testing.clients.recording import RecordingClient
 from armory.testing.clock import FakeClock
-from armory.testing.upstreams.http import ScriptedUpstream
+from armory.testing.upstreams.http import HttpUpstream
 from armory.testing.waiting import until
 from armory.upstreams.oauth.grants import Passthrough
 from armory.upstreams.pool import Pool
@@ -29,14 +29,14 @@ Make = Callable[..., Awaitable[Pool]]
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[ScriptedUpstream]:
-    async with ScriptedUpstream(eras="legacy") as server:
+async def server() -> AsyncIterator[HttpUpstream]:
+    async with HttpUpstream(eras="legacy") as server:
         server.tokens = set()
         yield server
 
 
 @pytest.fixture
-async def make(server: ScriptedUpstream, clock: FakeClock) -> AsyncIterator[Make]:
+async def make(server: HttpUpstream, clock: FakeClock) -> AsyncIterator[Make]:
     pools: list[Pool] = []
 
     async def making(**more: Any) -> Pool:
@@ -50,7 +50,7 @@ async def make(server: ScriptedUpstream, clock: FakeClock) -> AsyncIterator[Make
 
 
 def owner(
-    server: ScriptedUpstream, name: str, number: int, holds_s: float | None = None
+    server: HttpUpstream, name: str, number: int, holds_s: float | None = None
 ) -> tuple[Owner, str]:
     """A caller with its token of that number, which the upstream accepts from now on, and that."""
     claims = {"aud": server.url, "sub": name, "jti": number}
@@ -72,7 +72,7 @@ async def call(pool: Pool, owner: Owner, tool: str = "echo") -> None:
 
 
 async def test_an_idle_session_is_ended_with_the_newest_token(
-    make: Make, server: ScriptedUpstream, clock: FakeClock
+    make: Make, server: HttpUpstream, clock: FakeClock
 ) -> None:
     pool = await make(idle_timeout_s=100)
     await call(pool, owner(server, "ann", 1)[0])
@@ -85,7 +85,7 @@ async def test_an_idle_session_is_ended_with_the_newest_token(
     assert server.carried[-1] == ("DELETE", token)
 
 
-async def ended_with(make: Make, server: ScriptedUpstream, clock: FakeClock, *came: Owner) -> str:
+async def ended_with(make: Make, server: HttpUpstream, clock: FakeClock, *came: Owner) -> str:
     """The token that ends the idle session of somebody who came with several."""
     pool = await make(idle_timeout_s=100)
     for one in (came[0], *came):  # the first makes the session
@@ -97,7 +97,7 @@ async def ended_with(make: Make, server: ScriptedUpstream, clock: FakeClock, *ca
 
 
 async def test_a_token_that_was_revoked_gives_way_to_one_that_ends_sooner(
-    make: Make, server: ScriptedUpstream, clock: FakeClock
+    make: Make, server: HttpUpstream, clock: FakeClock
 ) -> None:
     revoked, _ = owner(server, "ann", 1, 3_600)
     holds, token = owner(server, "ann", 2, 600)
@@ -105,7 +105,7 @@ async def test_a_token_that_was_revoked_gives_way_to_one_that_ends_sooner(
 
 
 async def test_a_token_that_has_ended_gives_way_to_one_that_lasts_longer(
-    make: Make, server: ScriptedUpstream, clock: FakeClock
+    make: Make, server: HttpUpstream, clock: FakeClock
 ) -> None:
     holds, token = owner(server, "ann", 1, 3_600)
     over, _ = owner(server, "ann", 2, -1)
@@ -113,7 +113,7 @@ async def test_a_token_that_has_ended_gives_way_to_one_that_lasts_longer(
 
 
 async def test_a_session_that_makes_room_for_another_is_ended_with_its_own_token(
-    make: Make, server: ScriptedUpstream
+    make: Make, server: HttpUpstream
 ) -> None:
     pool = await make(max_sessions=1)
     ann, token = owner(server, "ann", 1)
@@ -124,7 +124,7 @@ async def test_a_session_that_makes_room_for_another_is_ended_with_its_own_token
 
 
 async def test_the_get_stream_goes_on_with_the_newest_token(
-    make: Make, server: ScriptedUpstream
+    make: Make, server: HttpUpstream
 ) -> None:
     pool = await make()
     await call(pool, owner(server, "ann", 1)[0])
@@ -139,7 +139,7 @@ async def test_the_get_stream_goes_on_with_the_newest_token(
 
 
 async def test_changed_roots_are_told_with_the_token_of_their_client(
-    make: Make, server: ScriptedUpstream
+    make: Make, server: HttpUpstream
 ) -> None:
     pool = await make()
     ann, token = owner(server, "ann", 1)
@@ -151,7 +151,7 @@ async def test_changed_roots_are_told_with_the_token_of_their_client(
 
 
 async def test_changed_roots_that_cannot_be_told_fail_nobody(
-    make: Make, server: ScriptedUpstream
+    make: Make, server: HttpUpstream
 ) -> None:
     pool = await make()
     await call(pool, owner(server, "ann", 1)[0])

@@ -11,7 +11,7 @@ from armory.domain.principal import Principal
 from armory.errors import UpstreamUnavailable
 from armory.protocol.link import Call, Owner
 from armory.testing.upstreams.exchange import Json, Request, ScriptState, Stop
-from armory.testing.upstreams.http import ScriptedUpstream
+from armory.testing.upstreams.http import HttpUpstream
 from armory.upstreams import pool as pools
 from armory.upstreams.pool import Pool
 from armory.upstreams.spec import UpstreamSpec
@@ -39,7 +39,7 @@ async def test_they_are_told_that_the_configuration_changed(
         raise Stop
 
     eras = "legacy" if way == "sse" else way
-    async with ScriptedUpstream(eras=eras) as server, ScriptedUpstream() as other:
+    async with HttpUpstream(eras=eras) as server, HttpUpstream() as other:
         server.script.behaviour["hangs"] = hangs
         pool = Pool([UpstreamSpec("up", url=server.sse_url if way == "sse" else server.url)])
         params = {"name": Raw(b'"hangs"'), "arguments": Raw(b"{}")}

@@ -14,7 +14,7 @@ from armory.domain.principal import Principal
 from armory.errors import UpstreamUnavailable
 from armory.protocol.link import Call, Owner
 from armory.testing.clock import FakeClock
-from armory.testing.upstreams.http import ScriptedUpstream
+from armory.testing.upstreams.http import HttpUpstream
 from armory.testing.waiting import until
 from armory.upstreams.pool import Pool
 from armory.upstreams.spec import UpstreamSpec
@@ -25,14 +25,14 @@ CALL = {"name": Raw(b'"echo"'), "arguments": Raw(b"{}")}
 
 
 @pytest.fixture
-async def pool(server: ScriptedUpstream, clock: FakeClock) -> AsyncIterator[Pool]:
+async def pool(server: HttpUpstream, clock: FakeClock) -> AsyncIterator[Pool]:
     more: dict[str, Any] = {"breaker_failures": 1, "breaker_open_s": 30, "idle_timeout_s": 100}
     pool = Pool([UpstreamSpec("up", url=server.url, isolation="session", **more)], clock=clock)
     yield pool
     await pool.close()
 
 
-async def failed(pool: Pool, server: ScriptedUpstream, clock: FakeClock) -> None:
+async def failed(pool: Pool, server: HttpUpstream, clock: FakeClock) -> None:
     """A call of a session fails, and its time to be tried again comes."""
     server.fail_with = 500
     with pytest.raises(UpstreamUnavailable):
@@ -43,7 +43,7 @@ async def failed(pool: Pool, server: ScriptedUpstream, clock: FakeClock) -> None
 
 
 async def test_a_client_that_left_after_failures_does_not_leave_its_upstream_half_open(
-    pool: Pool, server: ScriptedUpstream, clock: FakeClock
+    pool: Pool, server: HttpUpstream, clock: FakeClock
 ) -> None:
     await failed(pool, server, clock)
     await pool.release_session("one")
@@ -51,7 +51,7 @@ async def test_a_client_that_left_after_failures_does_not_leave_its_upstream_hal
 
 
 async def test_a_caller_that_never_comes_back_does_not_either(
-    pool: Pool, server: ScriptedUpstream, clock: FakeClock
+    pool: Pool, server: HttpUpstream, clock: FakeClock
 ) -> None:
     await failed(pool, server, clock)
     await until(lambda: clock.sleeping > 0)
@@ -60,7 +60,7 @@ async def test_a_caller_that_never_comes_back_does_not_either(
 
 
 async def test_a_session_that_was_opened_for_lists_alone_is_closed_when_it_is_idle(
-    pool: Pool, server: ScriptedUpstream, clock: FakeClock
+    pool: Pool, server: HttpUpstream, clock: FakeClock
 ) -> None:
     await pool.fetch_lists("up", ANN)
     assert len(server.sessions) == 1

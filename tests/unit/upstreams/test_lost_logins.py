@@ -15,7 +15,7 @@ from armory.domain.principal import Principal
 from armory.errors import LoginNeeded
 from armory.protocol.link import Call, Owner, Reply
 from armory.testing.clients.recording import RecordingClient
-from armory.testing.upstreams.http import ScriptedUpstream
+from armory.testing.upstreams.http import HttpUpstream
 from armory.testing.waiting import until
 from armory.upstreams.oauth.grants import AuthorizationCode
 from armory.upstreams.oauth.logins import Login
@@ -61,9 +61,7 @@ class Kept:
 class Bench:
     """A pool with one upstream, at which one person is logged in."""
 
-    def __init__(
-        self, server: ScriptedUpstream, transport: Literal["streamable-http", "sse"]
-    ) -> None:
+    def __init__(self, server: HttpUpstream, transport: Literal["streamable-http", "sse"]) -> None:
         url = {"streamable-http": server.url, "sse": server.sse_url}[transport]
         grant = AuthorizationCode(per="principal")
         spec = UpstreamSpec("up", url=url, transport=transport, auth=grant)
@@ -83,7 +81,7 @@ def transport() -> Literal["streamable-http", "sse"]:
 
 @pytest.fixture
 async def bench(transport: Literal["streamable-http", "sse"]) -> AsyncIterator[Bench]:
-    async with ScriptedUpstream(eras="legacy") as server:
+    async with HttpUpstream(eras="legacy") as server:
         bench = Bench(server, transport)
         yield bench
         await bench.pool.close()

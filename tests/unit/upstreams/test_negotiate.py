@@ -15,7 +15,7 @@ from armory.errors import UpstreamUnavailable
 from armory.protocol.link import Call, Owner
 from armory.testing.clients.recording import RecordingObserver, plain
 from armory.testing.upstreams.exchange import DRAFT, LEGACY
-from armory.testing.upstreams.http import ScriptedUpstream
+from armory.testing.upstreams.http import HttpUpstream
 from armory.testing.upstreams.script import Script
 from armory.upstreams.connecting.negotiate import Connector
 from armory.upstreams.connecting.verdict import Verdict
@@ -159,7 +159,7 @@ async def test_the_real_time_server(opener: Opener) -> None:
 async def test_era_and_transport_of_a_url_are_found(
     opener: Opener, eras: str, era: str, transport: str
 ) -> None:
-    async with ScriptedUpstream(eras=eras) as server:
+    async with HttpUpstream(eras=eras) as server:
         connector = opener.connector(UpstreamSpec("up", url=server.url))
         link = await opener.connect(connector)
         assert connector.verdict == Verdict(era, transport)  # pyright: ignore[reportArgumentType]
@@ -168,7 +168,7 @@ async def test_era_and_transport_of_a_url_are_found(
 
 @pytest.mark.parametrize("in_json", [False, True])
 async def test_sse_is_found_last_or_named(opener: Opener, in_json: bool) -> None:
-    async with ScriptedUpstream(eras="") as server:
+    async with HttpUpstream(eras="") as server:
         server.refuses_in_json = in_json
         for spec in (
             UpstreamSpec("up", url=server.sse_url),
@@ -183,7 +183,7 @@ async def test_sse_is_found_last_or_named(opener: Opener, in_json: bool) -> None
 
 @pytest.mark.parametrize("status", [401, 403, 429, 503])
 async def test_statuses_that_say_nothing_about_eras(opener: Opener, status: int) -> None:
-    async with ScriptedUpstream() as server:
+    async with HttpUpstream() as server:
         server.fail_with = status
         connector = opener.connector(UpstreamSpec("up", url=server.url))
         with pytest.raises(UpstreamUnavailable, match=f"HTTP {status}"):
@@ -194,16 +194,16 @@ async def test_statuses_that_say_nothing_about_eras(opener: Opener, status: int)
 
 
 async def test_a_pin_over_http(opener: Opener) -> None:
-    async with ScriptedUpstream(eras="both") as server:
+    async with HttpUpstream(eras="both") as server:
         link = await opener.open(UpstreamSpec("up", url=server.url, protocol="2025-06-18"))
         assert (link.era, link.protocol_version) == ("legacy", "2025-06-18")
-    async with ScriptedUpstream(eras="legacy") as server:
+    async with HttpUpstream(eras="legacy") as server:
         with pytest.raises(UpstreamUnavailable):
             await opener.open(UpstreamSpec("up", url=server.url, protocol="2026-07-28"))
 
 
 async def test_a_verdict_that_no_longer_holds_is_found_anew(opener: Opener) -> None:
-    async with ScriptedUpstream(eras="legacy") as server:
+    async with HttpUpstream(eras="legacy") as server:
         connector = opener.connector(UpstreamSpec("up", url=server.url))
         assert (await opener.connect(connector)).era == "legacy"
         server.eras = "modern"
@@ -211,7 +211,7 @@ async def test_a_verdict_that_no_longer_holds_is_found_anew(opener: Opener) -> N
 
 
 async def test_a_later_caller_of_a_stateless_upstream_costs_no_round_trip(opener: Opener) -> None:
-    async with ScriptedUpstream(eras="modern") as server:
+    async with HttpUpstream(eras="modern") as server:
         connector = opener.connector(UpstreamSpec("up", url=server.url))
         await opener.connect(connector)
         link = await connector.connect(Owner(ANONYMOUS), {}, RecordingObserver(), fresh=False)
@@ -221,7 +221,7 @@ async def test_a_later_caller_of_a_stateless_upstream_costs_no_round_trip(opener
 
 
 async def test_a_refused_connection_is_told_without_the_password_in_the_url(opener: Opener) -> None:
-    async with ScriptedUpstream() as server:
+    async with HttpUpstream() as server:
         url = server.url
     with pytest.raises(UpstreamUnavailable, match=r"'up': no connection to http://127\.0\.0\.1"):
         await opener.open(UpstreamSpec("up", url=url.replace("://", "://user:hush@")))
@@ -237,7 +237,7 @@ async def served(handler: Any) -> tuple[web.AppRunner, str]:
 
 
 async def test_a_redirect_is_followed_within_the_origin_only(opener: Opener) -> None:
-    async with ScriptedUpstream(eras="modern") as server:
+    async with HttpUpstream(eras="modern") as server:
         target = server.url
 
         async def elsewhere(_request: web.Request) -> web.Response:
@@ -332,6 +332,6 @@ async def test_a_discovery_without_a_modern_revision_is_a_legacy_server(opener: 
         def _modern(self, method: str) -> dict[str, Any]:
             return {**super()._modern(method), "supportedVersions": ["2025-11-25"]}
 
-    async with ScriptedUpstream(Odd(), eras="both") as server:
+    async with HttpUpstream(Odd(), eras="both") as server:
         link = await opener.open(UpstreamSpec("up", url=server.url))
         assert link.era == "legacy"

@@ -11,7 +11,7 @@ from msgspec import Raw
 from armory.domain.principal import Principal
 from armory.errors import UpstreamUnavailable
 from armory.protocol.link import Call, Owner
-from armory.testing.upstreams.http import ScriptedUpstream
+from armory.testing.upstreams.http import HttpUpstream
 from armory.testing.waiting import eventually, until
 from armory.upstreams.pool import Pool
 from armory.upstreams.spec import UpstreamSpec
@@ -25,7 +25,7 @@ ANN = Owner(Principal("ann"))
 class Kept:
     """An upstream that is modern at first, and the pool that keeps it connected."""
 
-    def __init__(self, server: ScriptedUpstream) -> None:
+    def __init__(self, server: HttpUpstream) -> None:
         self.server = server
         self.pool = Pool([UpstreamSpec("up", url=server.url, health_interval_s=0.1)])
         self.supervisor = Supervisor(self.pool, lambda _server, _lists: None)
@@ -45,7 +45,7 @@ class Kept:
 
 @asynccontextmanager
 async def keeping() -> AsyncGenerator[Kept]:
-    async with ScriptedUpstream(eras="modern") as server:
+    async with HttpUpstream(eras="modern") as server:
         kept = Kept(server)
         await kept.supervisor.start()
         try:

@@ -15,7 +15,7 @@ from armory.errors import UpstreamOverloaded, UpstreamPaused, UpstreamUnavailabl
 from armory.protocol.link import Call, Owner
 from armory.testing.clients.recording import RecordingClient, RecordingObserver, plain
 from armory.testing.clock import FakeClock
-from armory.testing.upstreams.http import ScriptedUpstream
+from armory.testing.upstreams.http import HttpUpstream
 from armory.testing.waiting import until
 from armory.upstreams.link_pool import PROFILES_PER_OWNER
 from armory.upstreams.pool import Pool
@@ -35,7 +35,7 @@ def observer() -> RecordingObserver:
 
 @pytest.fixture
 async def make(
-    server: ScriptedUpstream, clock: FakeClock, observer: RecordingObserver
+    server: HttpUpstream, clock: FakeClock, observer: RecordingObserver
 ) -> AsyncIterator[Make]:
     pools: list[Pool] = []
 
@@ -95,7 +95,7 @@ async def test_a_template_gives_each_principal_its_own_process() -> None:
 
 
 async def test_a_session_that_ends_takes_its_upstream_session_along(
-    make: Make, server: ScriptedUpstream
+    make: Make, server: HttpUpstream
 ) -> None:
     pool = await make(isolation="session")
     first = await session_of(pool, Owner(Principal("ann"), "one"))
@@ -106,7 +106,7 @@ async def test_a_session_that_ends_takes_its_upstream_session_along(
 
 
 async def test_callers_that_come_together_open_one_session(
-    make: Make, server: ScriptedUpstream
+    make: Make, server: HttpUpstream
 ) -> None:
     pool = await make()
     await asyncio.gather(*(call(pool, "echo") for _ in range(10)))
@@ -114,7 +114,7 @@ async def test_callers_that_come_together_open_one_session(
 
 
 async def test_a_caller_that_gives_up_does_not_spoil_the_connection_for_others(
-    make: Make, server: ScriptedUpstream
+    make: Make, server: HttpUpstream
 ) -> None:
     pool = await make()
     tasks = [asyncio.create_task(call(pool, "echo")) for _ in range(2)]
@@ -139,7 +139,7 @@ async def test_an_unknown_upstream(make: Make) -> None:
 
 
 async def test_idle_sessions_are_closed_and_busy_ones_are_not(
-    make: Make, server: ScriptedUpstream, clock: FakeClock
+    make: Make, server: HttpUpstream, clock: FakeClock
 ) -> None:
     pool = await make(idle_timeout_s=100)
     idle, busy = await session_of(pool, ANN), await session_of(pool, BOB)
@@ -158,7 +158,7 @@ async def test_idle_sessions_are_closed_and_busy_ones_are_not(
 
 
 async def test_the_gateways_own_session_and_subscribers_are_never_idle(
-    make: Make, server: ScriptedUpstream, clock: FakeClock
+    make: Make, server: HttpUpstream, clock: FakeClock
 ) -> None:
     pool = await make(idle_timeout_s=100)
     await pool.upstream("up").own_link()
@@ -171,7 +171,7 @@ async def test_the_gateways_own_session_and_subscribers_are_never_idle(
 
 
 async def test_at_the_cap_the_longest_idle_session_makes_room(
-    make: Make, server: ScriptedUpstream, clock: FakeClock
+    make: Make, server: HttpUpstream, clock: FakeClock
 ) -> None:
     pool = await make(max_sessions=2)
     first = await session_of(pool, ANN)
@@ -184,7 +184,7 @@ async def test_at_the_cap_the_longest_idle_session_makes_room(
 
 
 async def test_one_caller_cannot_take_everybodys_place(
-    make: Make, server: ScriptedUpstream, clock: FakeClock
+    make: Make, server: HttpUpstream, clock: FakeClock
 ) -> None:
     pool = await make(max_sessions=20)
     bob = await session_of(pool, BOB)
@@ -196,7 +196,7 @@ async def test_one_caller_cannot_take_everybodys_place(
 
 
 async def test_at_the_cap_with_all_busy_callers_are_turned_away(
-    make: Make, server: ScriptedUpstream
+    make: Make, server: HttpUpstream
 ) -> None:
     pool = await make(max_sessions=1)
     hanging = asyncio.create_task(call(pool, "wait"))
@@ -208,7 +208,7 @@ async def test_at_the_cap_with_all_busy_callers_are_turned_away(
     await call(pool, "echo", BOB)
 
 
-async def test_concurrency_and_queue(make: Make, server: ScriptedUpstream) -> None:
+async def test_concurrency_and_queue(make: Make, server: HttpUpstream) -> None:
     pool = await make(max_concurrency=2, max_queue=1)
     running = [asyncio.create_task(call(pool, "wait")) for _ in range(2)]
     await until(lambda: pool.status()["up"].in_flight == 2)
@@ -222,7 +222,7 @@ async def test_concurrency_and_queue(make: Make, server: ScriptedUpstream) -> No
     assert pool.status()["up"].breaker == "closed"
 
 
-async def test_waiting_in_the_queue_is_bounded(make: Make, server: ScriptedUpstream) -> None:
+async def test_waiting_in_the_queue_is_bounded(make: Make, server: HttpUpstream) -> None:
     pool = await make(max_concurrency=1)
     running = asyncio.create_task(call(pool, "wait"))
     await server.script.started.wait()
@@ -233,7 +233,7 @@ async def test_waiting_in_the_queue_is_bounded(make: Make, server: ScriptedUpstr
 
 
 async def test_the_breaker_opens_and_closes_again(
-    make: Make, server: ScriptedUpstream, clock: FakeClock
+    make: Make, server: HttpUpstream, clock: FakeClock
 ) -> None:
     pool = await make(breaker_failures=2, breaker_open_s=30)
     await call(pool, "echo")
@@ -252,7 +252,7 @@ async def test_the_breaker_opens_and_closes_again(
 
 
 async def test_what_is_the_calls_own_fault_does_not_open_the_breaker(
-    make: Make, server: ScriptedUpstream
+    make: Make, server: HttpUpstream
 ) -> None:
     pool = await make(breaker_failures=1, message_bytes=10_000)
     for _ in range(3):
@@ -267,7 +267,7 @@ async def test_what_is_the_calls_own_fault_does_not_open_the_breaker(
 
 @pytest.mark.parametrize(("safe", "attempts"), [(True, 2), (False, 1)])
 async def test_only_what_is_safe_is_tried_again(
-    make: Make, server: ScriptedUpstream, safe: bool, attempts: int
+    make: Make, server: HttpUpstream, safe: bool, attempts: int
 ) -> None:
     pool = await make()
     await call(pool, "echo")
@@ -278,7 +278,7 @@ async def test_only_what_is_safe_is_tried_again(
 
 
 async def test_a_restarted_upstream_is_reached_again_on_use(
-    make: Make, server: ScriptedUpstream
+    make: Make, server: HttpUpstream
 ) -> None:
     pool = await make()
     await call(pool, "echo")
@@ -294,9 +294,9 @@ async def test_a_restarted_upstream_is_reached_again_on_use(
 
 
 async def test_an_update_keeps_what_did_not_change_and_lets_calls_end(
-    make: Make, server: ScriptedUpstream, clock: FakeClock
+    make: Make, server: HttpUpstream, clock: FakeClock
 ) -> None:
-    async with ScriptedUpstream(eras="legacy") as other:
+    async with HttpUpstream(eras="legacy") as other:
         pool = await make()
         same = UpstreamSpec("up", url=server.url)
         before = await session_of(pool, ANN)
@@ -316,7 +316,7 @@ async def test_an_update_keeps_what_did_not_change_and_lets_calls_end(
 
 
 async def test_changed_roots_reach_the_sessions_of_the_clients_that_have_some(
-    make: Make, server: ScriptedUpstream
+    make: Make, server: HttpUpstream
 ) -> None:
     pool = await make()
     client = RecordingClient({"roots": {"listChanged": True}})
@@ -330,7 +330,7 @@ async def test_changed_roots_reach_the_sessions_of_the_clients_that_have_some(
     assert sent == ["notifications/roots/list_changed"]
 
 
-async def test_lists_as_one_caller_sees_them(make: Make, server: ScriptedUpstream) -> None:
+async def test_lists_as_one_caller_sees_them(make: Make, server: HttpUpstream) -> None:
     pool = await make()
     lists = await pool.fetch_lists("up", ANN)
     assert len(lists.tools) == len(server.script.tools)
@@ -338,7 +338,7 @@ async def test_lists_as_one_caller_sees_them(make: Make, server: ScriptedUpstrea
 
 
 async def test_a_lost_subscription_is_made_again(
-    make: Make, server: ScriptedUpstream, clock: FakeClock
+    make: Make, server: HttpUpstream, clock: FakeClock
 ) -> None:
     args = ("-m", "armory.testing.upstreams.stdio", "--era", "legacy")
     pool = await make(url=None, command=sys.executable, args=args, env={"PYTHONPATH": PATHS})
@@ -357,7 +357,7 @@ async def test_a_lost_subscription_is_made_again(
 
 
 async def test_a_session_that_could_not_be_opened_is_not_counted(
-    server: ScriptedUpstream, make: Make
+    server: HttpUpstream, make: Make
 ) -> None:
     await server.stop()
     pool = await make(isolation="session")

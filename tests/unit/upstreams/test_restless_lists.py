@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from armory.testing.upstreams.exchange import Json, Wire, definition
-from armory.testing.upstreams.http import ScriptedUpstream
+from armory.testing.upstreams.http import HttpUpstream
 from armory.testing.upstreams.script import Script
 from armory.testing.waiting import until
 from armory.upstreams.pool import Pool
@@ -23,7 +23,7 @@ LISTED = 6
 class Restless(Script):
     """A server that announces changed tools whenever they are listed."""
 
-    server: ScriptedUpstream | None = None
+    server: HttpUpstream | None = None
     flapping: bool = False
     listed: int = 0
 
@@ -40,7 +40,7 @@ class Restless(Script):
 @pytest.mark.parametrize("flapping", [False, True])
 async def test_they_are_listed_less_and_less_often(flapping: bool) -> None:
     script = Restless(flapping=flapping)
-    async with ScriptedUpstream(script, eras="legacy") as server:
+    async with HttpUpstream(script, eras="legacy") as server:
         pool = Pool([UpstreamSpec("up", url=server.url)])
         supervisor = Supervisor(pool, lambda _server, _lists: None)
         try:
@@ -59,7 +59,7 @@ async def test_they_are_listed_less_and_less_often(flapping: bool) -> None:
 
 async def test_a_session_that_is_lost_meanwhile_is_begun_anew_at_once() -> None:
     script = Restless()
-    async with ScriptedUpstream(script, eras="legacy") as server:
+    async with HttpUpstream(script, eras="legacy") as server:
         pool = Pool([UpstreamSpec("up", url=server.url)])
         supervisor = Supervisor(pool, lambda _server, _lists: None)
         try:

@@ -22,7 +22,7 @@ from armory.tasks import stop
 from armory.testing.clients.recording import RecordingObserver
 from armory.testing.clock import FakeClock
 from armory.testing.upstreams.exchange import Json, Wire, definition
-from armory.testing.upstreams.http import ScriptedUpstream
+from armory.testing.upstreams.http import HttpUpstream
 from armory.testing.upstreams.script import Script
 from armory.testing.waiting import until
 from armory.upstreams.clock import Clock
@@ -91,7 +91,7 @@ async def test_a_dead_a_hanging_and_a_crashing_one_delay_nobody(houses: Build) -
 
     hanging = await asyncio.start_server(silent, "127.0.0.1", 0)
     port = hanging.sockets[0].getsockname()[1]
-    async with ScriptedUpstream() as good, ScriptedUpstream() as gone:
+    async with HttpUpstream() as good, HttpUpstream() as gone:
         dead = gone.url
         await gone.stop()
         house = houses(
@@ -137,7 +137,7 @@ async def test_waiting_for_the_first_lists_is_bounded(houses: Build) -> None:
 
 @pytest.mark.parametrize("eras", ["modern", "legacy"])
 async def test_a_change_of_the_lists_is_heard_and_fetched(houses: Build, eras: str) -> None:
-    async with ScriptedUpstream(eras=eras) as server:
+    async with HttpUpstream(eras=eras) as server:
         house = houses(UpstreamSpec("up", url=server.url))
         await house.supervisor.start()
         assert await house.supervisor.wait_first(10)
@@ -153,7 +153,7 @@ async def test_a_change_of_the_lists_is_heard_and_fetched(houses: Build, eras: s
         assert len(house.told) == 2, "lists that did not change are not told"
 
 
-class Growing(ScriptedUpstream):
+class Growing(HttpUpstream):
     """Has one more tool when it is listened to, of which it says nothing: nobody listened yet."""
 
     async def _listen(self, http: web.Request, message: Json) -> web.StreamResponse:
@@ -225,7 +225,7 @@ async def test_lists_can_be_fetched_at_once(
     houses: Build,
 ) -> None:
     script = Script(capabilities={"tools": {}})
-    async with ScriptedUpstream(script, eras="modern") as server:
+    async with HttpUpstream(script, eras="modern") as server:
         house = houses(UpstreamSpec("up", url=server.url, health_interval_s=0.05))
         await house.supervisor.start()
         assert await house.supervisor.wait_first(10)
@@ -252,7 +252,7 @@ async def test_lists_are_taken_though_who_asked_for_them_once_more_gives_up(hous
         holds = False
 
     script = Held()
-    async with ScriptedUpstream(script, eras="modern") as server:
+    async with HttpUpstream(script, eras="modern") as server:
         house = houses(UpstreamSpec("up", url=server.url))
         await house.supervisor.start()
         assert await house.supervisor.wait_first(10)
@@ -276,7 +276,7 @@ async def test_an_upstream_that_announces_nothing_is_listed_again_from_time_to_t
             return {**super()._page(method, params, wire), "ttlMs": 0}
 
     script = Fleeting(capabilities={"tools": {}})
-    async with ScriptedUpstream(script, eras="modern") as server:
+    async with HttpUpstream(script, eras="modern") as server:
         house = houses(UpstreamSpec("up", url=server.url, health_interval_s=0.05))
         await house.supervisor.start()
         assert await house.supervisor.wait_first(10)
@@ -285,7 +285,7 @@ async def test_an_upstream_that_announces_nothing_is_listed_again_from_time_to_t
 
 
 async def test_a_missed_probe_is_no_death_two_are(houses: Build) -> None:
-    async with ScriptedUpstream(eras="legacy") as server:
+    async with HttpUpstream(eras="legacy") as server:
         server.offers_get = False
         house = houses(UpstreamSpec("up", url=server.url, health_interval_s=0.1))
         await house.supervisor.start()
@@ -299,7 +299,7 @@ async def test_a_missed_probe_is_no_death_two_are(houses: Build) -> None:
 
 
 async def test_an_expired_session_has_its_lists_fetched_anew(houses: Build) -> None:
-    async with ScriptedUpstream(eras="legacy") as server:
+    async with HttpUpstream(eras="legacy") as server:
         house = houses(UpstreamSpec("up", url=server.url, health_interval_s=0.1))
         await house.supervisor.start()
         assert await house.supervisor.wait_first(10)
@@ -309,7 +309,7 @@ async def test_an_expired_session_has_its_lists_fetched_anew(houses: Build) -> N
 
 
 async def test_lists_that_cannot_be_had_keep_the_last_good_ones(houses: Build) -> None:
-    async with ScriptedUpstream(eras="modern") as server:
+    async with HttpUpstream(eras="modern") as server:
         house = houses(UpstreamSpec("up", url=server.url))
         await house.supervisor.start()
         assert await house.supervisor.wait_first(10)
@@ -324,7 +324,7 @@ async def test_lists_that_cannot_be_had_keep_the_last_good_ones(houses: Build) -
 
 
 async def test_an_update_starts_stops_and_keeps(houses: Build) -> None:
-    async with ScriptedUpstream() as one, ScriptedUpstream() as two:
+    async with HttpUpstream() as one, HttpUpstream() as two:
         first, second = UpstreamSpec("a", url=one.url), UpstreamSpec("b", url=two.url)
         house = houses(first)
         await house.supervisor.start()
@@ -355,7 +355,7 @@ async def test_restarted_it_is_another_process_and_its_tools_never_left(houses: 
 
 
 async def test_what_a_retired_upstream_loses_is_not_its_successors_loss(houses: Build) -> None:
-    async with ScriptedUpstream() as server:
+    async with HttpUpstream() as server:
         house = houses(UpstreamSpec("up", url=server.url))
         await house.supervisor.start()
         assert await house.supervisor.wait_first(10)
@@ -373,7 +373,7 @@ async def test_what_a_retired_upstream_loses_is_not_its_successors_loss(houses: 
 
 
 async def test_an_error_that_nobody_foresaw_is_survived(houses: Build) -> None:
-    async with ScriptedUpstream() as server:
+    async with HttpUpstream() as server:
         house = houses(UpstreamSpec("up", url=server.url))
         boom = iter([ValueError("a bug in whoever is told")])
 

@@ -13,7 +13,7 @@ from msgspec import Raw
 from armory.protocol.link import Call
 from armory.tasks import stop
 from armory.testing.upstreams.exchange import Json, definition
-from armory.testing.upstreams.http import ScriptedUpstream
+from armory.testing.upstreams.http import HttpUpstream
 from armory.testing.upstreams.script import Script
 from armory.testing.waiting import until
 from armory.upstreams.clock import Clock, SystemClock
@@ -27,19 +27,19 @@ pytestmark = pytest.mark.anyio
 class Leaping(SystemClock):
     """One by which each listing takes a quarter of an hour."""
 
-    def __init__(self, server: ScriptedUpstream) -> None:
+    def __init__(self, server: HttpUpstream) -> None:
         self._server = server
 
     def now(self) -> float:
         return super().now() + 900 * asked(self._server, "tools/list")
 
 
-def asked(server: ScriptedUpstream, method: str) -> int:
+def asked(server: HttpUpstream, method: str) -> int:
     return sum(message.get("method") == method for _, message in server.requests)
 
 
 @asynccontextmanager
-async def followed(server: ScriptedUpstream, clock: Clock | None = None) -> AsyncGenerator[House]:
+async def followed(server: HttpUpstream, clock: Clock | None = None) -> AsyncGenerator[House]:
     """What keeps the lists of an upstream that all callers share, and probes it all the time."""
     spec = UpstreamSpec("up", url=server.url, health_interval_s=0.05, isolation="shared")
     house = House(spec, clock=clock)
@@ -64,7 +64,7 @@ async def test_one_of_older_revisions_that_is_not_heard_is_listed_again(
     capabilities: Json, offers_get: bool, busy: bool
 ) -> None:
     script = Script(capabilities=capabilities)
-    async with ScriptedUpstream(script, eras="legacy") as server:
+    async with HttpUpstream(script, eras="legacy") as server:
         server.offers_get = offers_get
         async with followed(server) as house:
             calls: list[asyncio.Task[Any]] = []
@@ -82,7 +82,7 @@ async def test_one_of_older_revisions_that_is_not_heard_is_listed_again(
 
 
 async def test_one_of_older_revisions_that_is_heard_is_not() -> None:
-    async with ScriptedUpstream(eras="legacy") as server, followed(server) as house:
+    async with HttpUpstream(eras="legacy") as server, followed(server) as house:
         await until(lambda: bool(server.gets))
 
         listed, probed = asked(server, "tools/list"), asked(server, "ping")
@@ -94,7 +94,7 @@ async def test_one_of_older_revisions_that_is_heard_is_not() -> None:
 async def test_long_lists_are_not_fetched_all_the_time() -> None:
     script = Script(capabilities={"tools": {}})
     async with (
-        ScriptedUpstream(script, eras="legacy") as server,
+        HttpUpstream(script, eras="legacy") as server,
         followed(server, Leaping(server)),
     ):
         await until(lambda: asked(server, "ping") > 5)

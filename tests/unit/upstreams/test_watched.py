@@ -17,7 +17,7 @@ from armory.protocol.link import Call, Owner, Refused
 from armory.testing.clients.recording import plain
 from armory.testing.clock import FakeClock
 from armory.testing.upstreams.exchange import Json, Wire
-from armory.testing.upstreams.http import ScriptedUpstream
+from armory.testing.upstreams.http import HttpUpstream
 from armory.testing.upstreams.script import Script
 from armory.testing.waiting import until
 from armory.upstreams.connecting.watched import Watched
@@ -32,14 +32,14 @@ BOTH, ONE = frozenset({"mem://one", "mem://two"}), frozenset({"mem://one"})
 
 
 @pytest.fixture
-async def pool(server: ScriptedUpstream, clock: FakeClock) -> AsyncIterator[Pool]:
+async def pool(server: HttpUpstream, clock: FakeClock) -> AsyncIterator[Pool]:
     pool = Pool([UpstreamSpec("up", url=server.url, idle_timeout_s=100)], clock=clock)
     yield pool
     await pool.close()
 
 
 async def test_what_nobody_watches_any_more_holds_no_session_though_the_upstream_refuses(
-    pool: Pool, server: ScriptedUpstream, clock: FakeClock
+    pool: Pool, server: HttpUpstream, clock: FakeClock
 ) -> None:
     await pool.set_subscriptions("up", ANN, BOTH)
     server.script.broken_lists.add("resources/unsubscribe")
@@ -68,7 +68,7 @@ class Slow(Script):
 
 
 async def test_a_session_that_is_opened_while_another_subscribes_reports_the_same(
-    pool: Pool, server: ScriptedUpstream
+    pool: Pool, server: HttpUpstream
 ) -> None:
     server.script = script = Slow()
     sessions = pool.upstream("up").links

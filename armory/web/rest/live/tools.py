@@ -22,7 +22,7 @@ from armory.gateway.results.answers import missing
 from armory.gateway.views.definitions import Form
 from armory.protocol.errors import RpcError
 from armory.protocol.rawjson import EMPTY_OBJECT, brief, pack
-from armory.threads import for_callers
+from armory.threads import for_callers_if
 from armory.web.rest.live.access import LiveGateway, tool_of
 from armory.web.rest.problems import Problem
 from armory.web.rest.routes import Answer, Reply, RestCall, Route, Shape
@@ -119,7 +119,7 @@ async def _list(live: LiveGateway, call: RestCall) -> Reply:
     seen = view.visible(context).tools.names
     names = [name for name in view.catalog.tools if name in seen]
     part = names[asked.after : asked.after + asked.limit]
-    rows = await for_callers(len(part) > _MANY, _rows, context, part)
+    rows = await for_callers_if(len(part) > _MANY, _rows, context, part)
     return Reply({"version": view.catalog.version, "total": len(names), "tools": Raw(rows)})
 
 
@@ -156,7 +156,10 @@ async def _call(live: LiveGateway, call: RestCall) -> Reply:
         await call.count()  # else names could be guessed without limit
         error = missing(live.gateway.pool, context, "tool", call.path["name"])
         if isinstance(error, UpstreamUnavailable):  # nobody can tell whether it has that tool
-            raise error from None
+            try:
+                raise error from None
+            finally:
+                del error  # which holds this frame by its trace
         raise
     arguments: Raw = call.body.get("arguments", EMPTY_OBJECT)
     if bytes(memoryview(arguments)[:1]) != b"{":

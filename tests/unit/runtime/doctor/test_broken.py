@@ -21,7 +21,7 @@ from armory.runtime.doctor.examination import examined
 from armory.runtime.doctor.findings import Finding, failed
 from armory.runtime.doctor.machine import clock
 from armory.testing.servers import free_port
-from armory.testing.upstreams.http import ScriptedUpstream
+from armory.testing.upstreams.http import HttpUpstream
 
 pytestmark = pytest.mark.anyio
 Config = dict[str, Any]
@@ -277,13 +277,13 @@ async def test_a_skill_that_cannot_be_served_is_told(
 
 
 @pytest.fixture
-async def scripted() -> AsyncIterator[ScriptedUpstream]:
-    async with ScriptedUpstream() as server:
+async def scripted() -> AsyncIterator[HttpUpstream]:
+    async with HttpUpstream() as server:
         yield server
 
 
 async def test_a_login_is_named(
-    scripted: ScriptedUpstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    scripted: HttpUpstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scripted.fail_with = 401
     findings = await found(tmp_path, upstream(url=scripted.url), monkeypatch)
@@ -293,7 +293,7 @@ async def test_a_login_is_named(
 
 
 async def test_a_set_up_that_works_is_well_and_its_bundle_has_no_secret(
-    scripted: ScriptedUpstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    scripted: HttpUpstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ARMORY_TOKEN", "a-secret-of-the-environment")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-honeycomb-team=of-the-collector")

@@ -10,7 +10,7 @@ import pytest
 
 from armory.runtime.doctor.findings import Finding
 from armory.runtime.doctor.upstreams import upstreams
-from armory.testing.upstreams.http import ScriptedUpstream
+from armory.testing.upstreams.http import HttpUpstream
 from armory.upstreams.oauth.grants import AuthorizationCode, ClientCredentials, Grant, Passthrough
 from armory.upstreams.spec import UpstreamSpec
 
@@ -22,18 +22,18 @@ MACHINE = ClientCredentials(
 
 
 @pytest.fixture
-async def scripted() -> AsyncIterator[ScriptedUpstream]:
-    async with ScriptedUpstream() as server:
+async def scripted() -> AsyncIterator[HttpUpstream]:
+    async with HttpUpstream() as server:
         server.fail_with = 401
         yield server
 
 
-async def found(scripted: ScriptedUpstream, auth: Grant | None) -> Finding:
+async def found(scripted: HttpUpstream, auth: Grant | None) -> Finding:
     (finding,) = await upstreams([UpstreamSpec("it", url=scripted.url, auth=auth)], WITHIN_S)
     return finding
 
 
-async def test_a_command_that_would_refuse_is_not_advised(scripted: ScriptedUpstream) -> None:
+async def test_a_command_that_would_refuse_is_not_advised(scripted: HttpUpstream) -> None:
     """`armory login` refuses while nothing says that somebody logs in there."""
     finding = await found(scripted, None)
     assert finding.state == "failed"
@@ -48,7 +48,7 @@ async def test_a_command_that_would_refuse_is_not_advised(scripted: ScriptedUpst
     [(AuthorizationCode(), "`armory login it`"), (MACHINE, "correct upstreams.it.auth")],
 )
 async def test_where_no_token_is_had_the_fix_is_about_that(
-    scripted: ScriptedUpstream, auth: Grant, fix: str
+    scripted: HttpUpstream, auth: Grant, fix: str
 ) -> None:
     finding = await found(scripted, auth)
     assert (finding.state, finding.fix) == ("failed", fix)
@@ -56,7 +56,7 @@ async def test_where_no_token_is_had_the_fix_is_about_that(
 
 @pytest.mark.parametrize("auth", [AuthorizationCode(per="principal"), Passthrough()])
 async def test_where_callers_have_accounts_of_their_own_nothing_is_wrong(
-    scripted: ScriptedUpstream, auth: Grant
+    scripted: HttpUpstream, auth: Grant
 ) -> None:
     finding = await found(scripted, auth)
     assert (finding.state, finding.fix) == ("ok", "")

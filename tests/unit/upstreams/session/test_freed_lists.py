@@ -7,7 +7,7 @@ import gc
 import pytest
 
 from armory.domain.catalog import ServerLists
-from armory.testing.upstreams.http import ScriptedUpstream
+from armory.testing.upstreams.http import HttpUpstream
 from armory.testing.upstreams.script import Script
 from armory.testing.waiting import until
 from armory.threads import in_turn, pieces
@@ -47,7 +47,7 @@ async def test_lists_that_others_take_the_place_of_are_freed_beside_the_event_lo
     script = Script()
     script.tools = [{**tool} for tool in lists("freed").tools]
     taken: list[int] = []
-    async with ScriptedUpstream(script, eras="legacy") as server:
+    async with HttpUpstream(script, eras="legacy") as server:
         pool = Pool([UpstreamSpec("up", url=server.url)])
         supervisor = Supervisor(pool, lambda _server, found: taken.append(len(found.tools)))
         try:

@@ -15,7 +15,7 @@ from armory.protocol.link import Call, Owner
 from armory.tasks import stop
 from armory.testing.clients.recording import RecordingClient, plain
 from armory.testing.upstreams.exchange import Json, Request, ScriptState, Stop, text
-from armory.testing.upstreams.http import ScriptedUpstream
+from armory.testing.upstreams.http import HttpUpstream
 from armory.testing.upstreams.script import Script
 from armory.testing.upstreams.tools import TOOLS
 from armory.testing.waiting import until
@@ -31,13 +31,13 @@ ANN, BEN = Owner(Principal("ann")), Owner(Principal("ben"))
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[ScriptedUpstream]:
-    async with ScriptedUpstream(Script(), eras="legacy") as server:
+async def server() -> AsyncIterator[HttpUpstream]:
+    async with HttpUpstream(Script(), eras="legacy") as server:
         yield server
 
 
 @pytest.fixture
-async def pool(server: ScriptedUpstream) -> AsyncIterator[Pool]:
+async def pool(server: HttpUpstream) -> AsyncIterator[Pool]:
     pool = Pool([UpstreamSpec("up", url=server.url, isolation="shared")])
     yield pool
     await pool.close()
@@ -64,7 +64,7 @@ def question(said: str) -> Json:
     return {"jsonrpc": "2.0", "id": 1, "method": METHOD, "params": params}
 
 
-async def test_they_are_not_answered_in_the_next_one(pool: Pool, server: ScriptedUpstream) -> None:
+async def test_they_are_not_answered_in_the_next_one(pool: Pool, server: HttpUpstream) -> None:
     script, first, second = server.script, person("delete it"), person("pay it")
     answered = asyncio.Event()
 
@@ -106,7 +106,7 @@ async def test_they_are_not_answered_in_the_next_one(pool: Pool, server: Scripte
     ],
 )
 async def test_a_call_whose_answer_is_refused_ends_at_once(
-    server: ScriptedUpstream,
+    server: HttpUpstream,
     transport: Literal["streamable-http", "sse"],
     refusal: tuple[int, str],
     why: str,
@@ -137,7 +137,7 @@ async def test_a_call_whose_answer_is_refused_ends_at_once(
 
 
 async def test_none_is_taken_for_that_of_a_call_given_up_before(
-    pool: Pool, server: ScriptedUpstream, monkeypatch: pytest.MonkeyPatch
+    pool: Pool, server: HttpUpstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(turns, "_ABANDONED_S", 0.0)
     script, client = server.script, person("ben")

@@ -15,7 +15,7 @@ from armory.protocol.link import Call, Owner, Refused
 from armory.protocol.session_events import Renewed
 from armory.testing.clients.recording import RecordingClient, RecordingObserver, plain
 from armory.testing.upstreams.exchange import Json, Wire, definition
-from armory.testing.upstreams.http import ScriptedUpstream
+from armory.testing.upstreams.http import HttpUpstream
 from armory.testing.upstreams.script import Script
 from armory.testing.waiting import until
 from armory.upstreams.connecting.negotiate import Connector
@@ -30,13 +30,13 @@ INFO = {"name": "test", "version": "0"}
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[ScriptedUpstream]:
-    async with ScriptedUpstream() as server:
+async def server() -> AsyncIterator[HttpUpstream]:
+    async with HttpUpstream() as server:
         yield server
 
 
 @pytest.fixture
-async def connect(server: ScriptedUpstream, observer: RecordingObserver) -> AsyncIterator[Open]:
+async def connect(server: HttpUpstream, observer: RecordingObserver) -> AsyncIterator[Open]:
     opened: list[BaseLink | Connector] = []
 
     async def connecting(eras: str, capabilities: Any = None, **more: Any) -> BaseLink:
@@ -60,7 +60,7 @@ async def call(link: BaseLink, tool: str, arguments: bytes = b"{}", **more: Any)
 # --- modern
 
 
-async def test_modern_headers(connect: Open, server: ScriptedUpstream) -> None:
+async def test_modern_headers(connect: Open, server: HttpUpstream) -> None:
     link = await connect("modern", headers={"Authorization": "Bearer x"})
     name = "naïve tool"
     server.script.tools = [definition(name)]
@@ -76,7 +76,7 @@ async def test_modern_headers(connect: Open, server: ScriptedUpstream) -> None:
 
 
 async def test_param_headers_are_checked_by_the_upstream(
-    connect: Open, server: ScriptedUpstream
+    connect: Open, server: HttpUpstream
 ) -> None:
     link = await connect("modern")
     schema = {"type": "object", "properties": {"r": {"type": "string", "x-mcp-header": "Region"}}}
@@ -99,7 +99,7 @@ async def test_a_multi_round_trip_passes_through(connect: Open) -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_connections_are_used_again(
-    connect: Open, server: ScriptedUpstream, stream: bool
+    connect: Open, server: HttpUpstream, stream: bool
 ) -> None:
     server.stream = stream
     link: Any = await connect("modern")
@@ -117,7 +117,7 @@ async def test_a_stream_that_ends_early_is_an_error(connect: Open) -> None:
         await call(link, "half", client=client)
 
 
-async def test_http_errors_keep_their_meaning(connect: Open, server: ScriptedUpstream) -> None:
+async def test_http_errors_keep_their_meaning(connect: Open, server: HttpUpstream) -> None:
     link = await connect("modern")
     for status, hint in ((401, "armory login up"), (500, "failing on purpose")):
         server.fail_with = status
@@ -127,7 +127,7 @@ async def test_http_errors_keep_their_meaning(connect: Open, server: ScriptedUps
 
 
 async def test_a_lost_listening_stream_is_opened_again_and_the_gap_reported(
-    connect: Open, server: ScriptedUpstream, observer: RecordingObserver
+    connect: Open, server: HttpUpstream, observer: RecordingObserver
 ) -> None:
     link = await connect("modern")
     assert await link.subscriptions.watch_lists()
@@ -143,7 +143,7 @@ async def test_a_lost_listening_stream_is_opened_again_and_the_gap_reported(
 
 
 async def test_an_upstream_that_does_not_serve_listening(
-    connect: Open, server: ScriptedUpstream
+    connect: Open, server: HttpUpstream
 ) -> None:
     link = await connect("modern")
     server.lists_stay = True
@@ -154,7 +154,7 @@ async def test_an_upstream_that_does_not_serve_listening(
 
 @pytest.mark.parametrize("lists", [False, True])
 async def test_what_is_not_acknowledged_is_not_watched(
-    connect: Open, server: ScriptedUpstream, lists: bool
+    connect: Open, server: HttpUpstream, lists: bool
 ) -> None:
     link = await connect("modern")
     server.honours = frozenset({"toolsListChanged"} if lists else ())
@@ -168,7 +168,7 @@ async def test_what_is_not_acknowledged_is_not_watched(
 # --- legacy
 
 
-async def test_the_session_is_ended_on_close(connect: Open, server: ScriptedUpstream) -> None:
+async def test_the_session_is_ended_on_close(connect: Open, server: HttpUpstream) -> None:
     link = await connect("legacy")
     (session,) = server.sessions
     await link.close()
@@ -178,7 +178,7 @@ async def test_the_session_is_ended_on_close(connect: Open, server: ScriptedUpst
 
 
 async def test_an_expired_session_is_renewed_and_the_call_sent_again(
-    connect: Open, server: ScriptedUpstream, observer: RecordingObserver
+    connect: Open, server: HttpUpstream, observer: RecordingObserver
 ) -> None:
     link = await connect("legacy", {"sampling": {}})
     client = RecordingClient({"sampling": {}}, log_level="warning")
@@ -196,16 +196,14 @@ async def test_an_expired_session_is_renewed_and_the_call_sent_again(
     assert [m["params"]["level"] for m in levels] == ["warning", "warning"]
 
 
-async def test_a_wrong_call_is_no_expired_session(connect: Open, server: ScriptedUpstream) -> None:
+async def test_a_wrong_call_is_no_expired_session(connect: Open, server: HttpUpstream) -> None:
     link = await connect("legacy")
     assert (await call(link, "nonesuch"))["error"]["code"] == -32602
     assert len(server.sessions) == 1
 
 
 @pytest.mark.parametrize("tool", ["progress", "elicit"])
-async def test_a_broken_stream_is_resumed(
-    connect: Open, server: ScriptedUpstream, tool: str
-) -> None:
+async def test_a_broken_stream_is_resumed(connect: Open, server: HttpUpstream, tool: str) -> None:
     server.offers_get = False
     server.stream = True
     link = await connect("legacy", {"elicitation": {}})
@@ -215,7 +213,7 @@ async def test_a_broken_stream_is_resumed(
     assert len(server.resumed) == 1
 
 
-async def test_questions_on_the_get_stream(connect: Open, server: ScriptedUpstream) -> None:
+async def test_questions_on_the_get_stream(connect: Open, server: HttpUpstream) -> None:
     server.ask_on_get = True
     link = await connect("legacy", {"elicitation": {}})
     await asyncio.wait_for(server.get_opened.wait(), 10)
@@ -225,7 +223,7 @@ async def test_questions_on_the_get_stream(connect: Open, server: ScriptedUpstre
 
 
 async def test_a_lost_get_stream_is_opened_again(
-    connect: Open, server: ScriptedUpstream, observer: RecordingObserver
+    connect: Open, server: HttpUpstream, observer: RecordingObserver
 ) -> None:
     await connect("legacy")
     await asyncio.wait_for(server.get_opened.wait(), 10)
@@ -236,14 +234,14 @@ async def test_a_lost_get_stream_is_opened_again(
     await observer.until(lambda: bool(observer.notified))
 
 
-async def test_an_upstream_without_a_get_stream(connect: Open, server: ScriptedUpstream) -> None:
+async def test_an_upstream_without_a_get_stream(connect: Open, server: HttpUpstream) -> None:
     server.offers_get = False
     link = await connect("legacy")
     assert (await call(link, "echo"))["isError"] is False
 
 
 async def test_the_log_level_is_the_lowest_that_was_wanted(
-    connect: Open, server: ScriptedUpstream
+    connect: Open, server: HttpUpstream
 ) -> None:
     link = await connect("legacy")
     for level in ("error", "info", "warning"):
@@ -275,7 +273,7 @@ class Busy(Script):
 
 
 async def test_a_log_level_is_set_again_whose_call_ended_meanwhile(
-    connect: Open, server: ScriptedUpstream
+    connect: Open, server: HttpUpstream
 ) -> None:
     link = await connect("legacy")
     server.script = busy = Busy()
@@ -291,7 +289,7 @@ async def test_a_log_level_is_set_again_whose_call_ended_meanwhile(
 
 
 async def test_an_upstream_that_does_not_answer_to_log_levels_is_used_all_the_same(
-    connect: Open, server: ScriptedUpstream
+    connect: Open, server: HttpUpstream
 ) -> None:
     link = await connect("legacy", connect_timeout_s=600.0)
     server.script = busy = Busy()
@@ -302,7 +300,7 @@ async def test_an_upstream_that_does_not_answer_to_log_levels_is_used_all_the_sa
 
 
 async def test_a_log_level_that_is_refused_late_is_asked_for_again(
-    connect: Open, server: ScriptedUpstream
+    connect: Open, server: HttpUpstream
 ) -> None:
     link = await connect("legacy", connect_timeout_s=600.0)
     server.script = busy = Busy()
@@ -318,7 +316,7 @@ async def test_a_log_level_that_is_refused_late_is_asked_for_again(
     await asyncio.wait_for(asked_again(), 10)
 
 
-async def test_a_connect_that_hangs_is_bounded(server: ScriptedUpstream) -> None:
+async def test_a_connect_that_hangs_is_bounded(server: HttpUpstream) -> None:
     left = asyncio.Event()
 
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

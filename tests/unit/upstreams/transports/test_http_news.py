@@ -15,7 +15,7 @@ from armory.errors import UpstreamUnavailable
 from armory.protocol.link import Call, ClientGone, Owner, Params
 from armory.testing.clients.recording import RecordingClient, RecordingObserver
 from armory.testing.upstreams.exchange import Json, Request, ScriptState, notification
-from armory.testing.upstreams.http import ScriptedUpstream
+from armory.testing.upstreams.http import HttpUpstream
 from armory.testing.waiting import until
 from armory.upstreams.connecting.negotiate import Connector
 from armory.upstreams.session.base import BaseLink
@@ -28,8 +28,8 @@ INFO = {"name": "test", "version": "0"}
 @asynccontextmanager
 async def linked(
     eras: str,
-) -> AsyncGenerator[tuple[BaseLink, ScriptedUpstream, RecordingObserver]]:
-    async with ScriptedUpstream(eras=eras) as server:
+) -> AsyncGenerator[tuple[BaseLink, HttpUpstream, RecordingObserver]]:
+    async with HttpUpstream(eras=eras) as server:
         observer = RecordingObserver()
         connector = Connector(UpstreamSpec("up", url=server.url), INFO)
         link = await connector.connect(Owner(ANONYMOUS), {}, observer)
@@ -74,7 +74,7 @@ async def test_what_it_refuses_to_watch_does_not_cost_what_it_told_of_before() -
         await until(lambda: len(server.listens) == 1)
 
 
-class Slow(ScriptedUpstream):
+class Slow(HttpUpstream):
     """Lets who listens wait until it may."""
 
     def __init__(self) -> None:

@@ -15,7 +15,7 @@ from armory.errors import UpstreamUnavailable
 from armory.protocol.link import Call, Owner
 from armory.testing.clients.recording import RecordingObserver, plain
 from armory.testing.upstreams.exchange import Json, Request, ScriptState, Stop, Wire
-from armory.testing.upstreams.http import ScriptedUpstream
+from armory.testing.upstreams.http import HttpUpstream
 from armory.testing.upstreams.script import Script
 from armory.testing.waiting import until
 from armory.upstreams.pool import Pool
@@ -54,13 +54,13 @@ def script() -> Reluctant:
 
 
 @pytest.fixture
-async def server(script: Reluctant) -> AsyncIterator[ScriptedUpstream]:
-    async with ScriptedUpstream(script, eras="legacy") as server:
+async def server(script: Reluctant) -> AsyncIterator[HttpUpstream]:
+    async with HttpUpstream(script, eras="legacy") as server:
         yield server
 
 
 @pytest.fixture
-async def pool(server: ScriptedUpstream) -> AsyncIterator[Pool]:
+async def pool(server: HttpUpstream) -> AsyncIterator[Pool]:
     pool = Pool([UpstreamSpec("up", url=server.url)])
     yield pool
     await pool.close()
@@ -73,7 +73,7 @@ async def call(pool: Pool, tool: str = "echo", **more: Any) -> Any:
 
 
 async def test_a_renewal_outlives_the_call_that_began_it(
-    pool: Pool, server: ScriptedUpstream, script: Reluctant
+    pool: Pool, server: HttpUpstream, script: Reluctant
 ) -> None:
     await call(pool)
     server.sessions.clear()
@@ -92,7 +92,7 @@ async def test_a_renewal_outlives_the_call_that_began_it(
 
 @pytest.mark.parametrize("unknown", [(404, "gone"), (400, "Invalid session ID\n")])
 async def test_a_session_is_renewed_however_the_upstream_says_that_it_knows_none(
-    pool: Pool, server: ScriptedUpstream, unknown: tuple[int, str]
+    pool: Pool, server: HttpUpstream, unknown: tuple[int, str]
 ) -> None:
     await call(pool)
     server.sessions.clear()
@@ -100,9 +100,7 @@ async def test_a_session_is_renewed_however_the_upstream_says_that_it_knows_none
     assert (await call(pool))["isError"] is False
 
 
-async def test_what_is_refused_as_wrong_renews_no_session(
-    pool: Pool, server: ScriptedUpstream
-) -> None:
+async def test_what_is_refused_as_wrong_renews_no_session(pool: Pool, server: HttpUpstream) -> None:
     await call(pool)
     server.sessions.clear()
     server.unknown_session = (400, "Bad Request")
@@ -111,7 +109,7 @@ async def test_what_is_refused_as_wrong_renews_no_session(
 
 
 async def test_a_session_that_cannot_be_renewed_is_opened_anew_by_the_next_call(
-    pool: Pool, server: ScriptedUpstream, script: Reluctant
+    pool: Pool, server: HttpUpstream, script: Reluctant
 ) -> None:
     observer = RecordingObserver()
     pool.observers.add(observer)
@@ -126,7 +124,7 @@ async def test_a_session_that_cannot_be_renewed_is_opened_anew_by_the_next_call(
 
 
 async def test_a_session_that_is_closed_while_it_is_renewed_ends_the_calls_that_wait(
-    pool: Pool, server: ScriptedUpstream, script: Reluctant
+    pool: Pool, server: HttpUpstream, script: Reluctant
 ) -> None:
     await call(pool)
     server.sessions.clear()
@@ -142,7 +140,7 @@ async def test_a_session_that_is_closed_while_it_is_renewed_ends_the_calls_that_
 
 @pytest.mark.parametrize(("safe", "times"), [(False, 1), (True, 2)])
 async def test_a_call_that_was_taken_is_sent_again_only_where_that_is_safe(
-    pool: Pool, server: ScriptedUpstream, script: Reluctant, safe: bool, times: int
+    pool: Pool, server: HttpUpstream, script: Reluctant, safe: bool, times: int
 ) -> None:
     ran: list[Any] = []
 
@@ -165,7 +163,7 @@ async def test_a_call_that_was_taken_is_sent_again_only_where_that_is_safe(
 
 
 async def test_an_answer_is_not_looked_for_in_the_next_session(
-    pool: Pool, server: ScriptedUpstream, script: Reluctant
+    pool: Pool, server: HttpUpstream, script: Reluctant
 ) -> None:
     broken = asyncio.Event()
 
@@ -184,7 +182,7 @@ async def test_an_answer_is_not_looked_for_in_the_next_session(
 
 
 async def test_a_resumed_answer_is_closed_with_its_call(
-    pool: Pool, server: ScriptedUpstream, script: Reluctant
+    pool: Pool, server: HttpUpstream, script: Reluctant
 ) -> None:
     async def breaking(_script: ScriptState, request: Request) -> Json:
         await request.wire.send_bytes(EVENT)
@@ -225,7 +223,7 @@ class Forgetful(Script):
 
 async def test_a_session_that_is_forgotten_while_it_is_renewed_loses_no_watch() -> None:
     script, uris = Forgetful(), {f"mem://{number}" for number in range(4)}
-    async with ScriptedUpstream(script, eras="legacy") as server:
+    async with HttpUpstream(script, eras="legacy") as server:
         script.forget = server.sessions.clear
         pool = Pool([UpstreamSpec("up", url=server.url)])
         await pool.set_subscriptions("up", ANN, frozenset(uris))
@@ -243,7 +241,7 @@ async def test_a_session_that_is_forgotten_while_it_is_renewed_loses_no_watch() 
 
 
 async def test_what_is_watched_is_watched_again_though_nobody_calls(
-    pool: Pool, server: ScriptedUpstream
+    pool: Pool, server: HttpUpstream
 ) -> None:
     await pool.set_subscriptions("up", ANN, frozenset({"mem://one"}))
     await asyncio.wait_for(server.get_opened.wait(), 10)

@@ -14,7 +14,7 @@ from armory.domain.principal import ANONYMOUS
 from armory.errors import UpstreamUnavailable
 from armory.protocol.link import Owner
 from armory.testing.clients.recording import RecordingObserver
-from armory.testing.upstreams.http import ScriptedUpstream
+from armory.testing.upstreams.http import HttpUpstream
 from armory.upstreams.connecting.negotiate import Connector
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.transports.http_client import UpstreamClient
@@ -33,7 +33,7 @@ print(broken() == (aiohttp.ClientError, OSError))
 
 @pytest.mark.anyio
 async def test_a_proxy_is_used_and_one_that_is_away_is_an_upstream_that_is_away() -> None:
-    async with ScriptedUpstream() as server:
+    async with HttpUpstream() as server:
         # asked with the whole URL, as a proxy is, it answers like the server itself
         through = Connector(UpstreamSpec("up", url=server.url, proxy=server.url), {})
         link = await through.connect(Owner(ANONYMOUS), {}, RecordingObserver())

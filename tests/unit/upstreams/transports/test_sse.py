@@ -13,7 +13,7 @@ from armory.domain.principal import ANONYMOUS, Principal
 from armory.errors import UpstreamUnavailable
 from armory.protocol.link import Call, Owner, Reply
 from armory.testing.clients.recording import RecordingObserver
-from armory.testing.upstreams.http import ScriptedUpstream
+from armory.testing.upstreams.http import HttpUpstream
 from armory.upstreams.connecting.negotiate import Connector
 from armory.upstreams.pool import Pool
 from armory.upstreams.spec import UpstreamSpec
@@ -53,7 +53,7 @@ async def test_it_is_told_what_is_wrong_with_it(endpoint: str, says: str) -> Non
 
 async def test_a_session_that_it_has_forgotten_gives_way_to_another() -> None:
     echo = {"name": Raw(b'"echo"')}
-    async with ScriptedUpstream(eras="") as server:
+    async with HttpUpstream(eras="") as server:
         pool = Pool([UpstreamSpec("up", url=server.sse_url)])
         ann = Owner(Principal("ann"))
         try:
@@ -68,7 +68,7 @@ async def test_a_session_that_it_has_forgotten_gives_way_to_another() -> None:
 
 
 async def test_what_is_in_flight_in_a_forgotten_session_is_waited_for() -> None:
-    async with ScriptedUpstream(eras="") as server:
+    async with HttpUpstream(eras="") as server:
         pool = Pool([UpstreamSpec("up", url=server.sse_url)])
         ann = Owner(Principal("ann"))
 

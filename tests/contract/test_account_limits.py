@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from armory.accounts import query_log, room
+from armory.accounts import limits, query_log
 from armory.accounts.packs import Pack
 from armory.accounts.query_log import QueryRecord
 from armory.accounts.service import Accounts
@@ -21,8 +21,8 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture(autouse=True)
 def _little(monkeypatch: pytest.MonkeyPatch) -> None:
-    for bound, value in (("PACKS", 2), ("ENTRIES", 5), ("INSTALLATIONS", 2), ("KEYS", 2)):
-        monkeypatch.setattr(room, bound, value)
+    for bound, value in (("PACKS", 2), ("PACK_ENTRIES", 5), ("INSTALLATIONS", 2), ("KEYS", 2)):
+        monkeypatch.setattr(limits, f"MAX_{bound}", value)
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ async def test_what_was_there_before_may_change(
 ) -> None:
     packs = (await replicas.start()).packs
     await packs.create(Pack("one", "ann", "One", tools=("a", "b", "c")))
-    monkeypatch.setattr(room, "ENTRIES", 2)
+    monkeypatch.setattr(limits, "MAX_PACK_ENTRIES", 2)
     assert await packs.replace(Pack("one", "ann", "One", tools=("d", "e", "f")), user="ann")
 
 
