@@ -176,6 +176,7 @@ def test_what_is_no_text_is_named(arguments: tuple[bytes, ...], tmp_path: Path) 
 
 BEFORE_IT_RUNS = """
 import gc, os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # tests in the background ignore it
 gc.set_threshold = lambda *_: os.kill(os.getpid(), signal.SIGINT)
 sys.argv[1:] = ["version"]
 from armory.cli.entry import main
