@@ -1,6 +1,6 @@
-"""Atomic replacement of files, and locks on them.
+"""Atomic replacement of files, locks on them, and telling versions of them apart.
 
-Owns: `replacing`, `alone`, `disk_left`. Never imports a room: every room writes files.
+Owns: `replacing`, `alone`, `stamp`, `disk_left`. Never imports a room: every room writes files.
 """
 
 from __future__ import annotations
@@ -57,6 +57,15 @@ def alone(path: Path) -> Generator[None]:
         yield
     finally:
         os.close(handle)
+
+
+def stamp(path: Path) -> tuple[int, int, int] | None:
+    """A value that differs once another process has written the file; None: there is no file."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def disk_left(path: Path) -> tuple[Path, int] | None:

@@ -1,6 +1,6 @@
 """The file of pinned definitions.
 
-Owns: its form, and telling versions of it apart. Decides nothing.
+Owns: its form. Decides nothing.
 """
 
 from __future__ import annotations
@@ -61,15 +61,6 @@ def _json(value: object) -> bytes:
         return encode(value)
     except (ValueError, OverflowError):  # half a surrogate pair, an integer of more than 64 bits
         return json.dumps(value).encode()
-
-
-def stamp(path: Path) -> tuple[int, int, int] | None:
-    """What identifies the present version of the file; None: there is none."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def read(path: Path) -> Stored:

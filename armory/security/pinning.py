@@ -18,9 +18,10 @@ from typing import Any
 from armory.domain.catalog import Catalog
 from armory.domain.tool import ToolRecord
 from armory.errors import ConfigError
+from armory.files import stamp
 from armory.logger import Logger
 from armory.security.differences import difference
-from armory.security.pin_file import Pin, Pins, Stored, read, stamp, write
+from armory.security.pin_file import Pin, Pins, Stored, read, write
 from armory.security.settings import PinningMode
 
 _log = Logger(__name__)

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import msgspec
 
-from armory.files import alone, replacing
+from armory.files import alone, replacing, stamp
 from armory.logger import Logger
 
 _log = Logger(__name__)
@@ -126,14 +126,8 @@ class Logins:
 
     @property
     def stamp(self) -> tuple[int, int, int] | None:
-        """A value that differs once another process has written the file; None: there
-        is no file.
-        """
-        try:
-            found = self._path.stat()
-        except OSError:
-            return None
-        return found.st_ino, found.st_mtime_ns, found.st_size
+        """As `files.stamp` of the file."""
+        return stamp(self._path)
 
     def load(self, server: str) -> Login | None:
         """The login at an upstream; None where there is none."""
