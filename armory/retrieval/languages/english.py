@@ -72,18 +72,14 @@ class Piece(NamedTuple):
     english: str
 
 
-def in_english(text: str, words: KnownWords) -> str:
-    """The text with its words put into English, if there is a glossary of its language.
+def readings(text: str, words: KnownWords) -> tuple[str, ...]:
+    """The text with its words put into English, if there is a glossary of its language; then as it
+    is, where tools have all of its words.
 
     Args:
         text: a caller's.
         words: of the tools that may be found.
     """
-    return readings(text, words)[0]
-
-
-def readings(text: str, words: KnownWords) -> tuple[str, ...]:
-    """The text in English, and as it is where tools have all of its words as they are."""
     script = script_of(text)
     if script is not LATIN and has_english(text):
         return (text,)
@@ -95,7 +91,7 @@ def readings(text: str, words: KnownWords) -> tuple[str, ...]:
 
 
 def takes_long(text: str) -> bool:
-    """Whether `in_english` would have to read glossaries first."""
+    """Whether `readings` would have to read glossaries first."""
     script = script_of(text)
     return not READ.keys() >= {*script.languages} and not (script.spaced and looks_english(text))
 

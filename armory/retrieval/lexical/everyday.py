@@ -56,18 +56,8 @@ _WISHES = (
     _Wish(
         SWITCH,
         (
-            " on",
-            " off",
-            " up",
-            " down",
-            "on ",
-            "off ",
-            "set ",
-            "dim",
-            "lock",
-            "open",
-            "close",
-            "st",
+            *(" on", " off", " up", " down", "on ", "off "),
+            *("set ", "dim", "lock", "open", "close", "st"),
         ),
         (
             re.compile(_THING),

@@ -6,12 +6,16 @@ from typing import Any
 
 import pytest
 
-from armory.retrieval.languages.english import in_english, takes_long
+from armory.retrieval.languages.english import readings, takes_long
 from armory.retrieval.languages.glossary import READ, Glossary
 from armory.retrieval.lexical.bm25 import Fields, LexicalIndex
 from armory.retrieval.lexical.known_words import KnownWords
 
 TOOLS = KnownWords(LexicalIndex().freeze())
+
+
+def in_english(text: str, words: KnownWords) -> str:
+    return readings(text, words)[0]
 
 
 def known(*names: str) -> KnownWords:
