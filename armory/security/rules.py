@@ -114,7 +114,7 @@ class Rules:
         rules: as configured.
     """
 
-    def __init__(self, rules: Sequence[Rule] = ()) -> None:
+    def __init__(self, rules: Sequence[Rule]) -> None:
         self.each = tuple(rules)
         self._of_names: dict[str, list[int]] = {}
         self._others: list[int] = []  # for everybody, or for names of a pattern

@@ -25,9 +25,7 @@ _CUT = "..."
 _CUT_CHARS = 77
 
 
-def redacted_message(
-    message: str, hidden: Iterable[str] = (), variables: Mapping[str, str] | None = None
-) -> str:
+def redacted_message(message: str, hidden: Iterable[str], variables: Mapping[str, str]) -> str:
     """A message for readers that may not know these values.
 
     Args:
@@ -36,7 +34,7 @@ def redacted_message(
         variables: values by the names of variables.
     """
     known = [(value.strip().strip("\"'"), HIDDEN) for value in hidden]
-    known += [(value.strip(), f"${{{name}}}") for name, value in (variables or {}).items()]
+    known += [(value.strip(), f"${{{name}}}") for name, value in variables.items()]
     for value, shown in sorted(known, key=lambda one: -len(one[0])):
         if len(value) >= _SHORTEST:
             for spelt in _spellings(value):
