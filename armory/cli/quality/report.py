@@ -34,10 +34,10 @@ from armory.evaluation.context import (
     FirstTokens,
     Search,
     Surfaces,
-    first_tokens,
     measure,
 )
 from armory.evaluation.dataset import load_dataset
+from armory.evaluation.first_token import first_tokens
 from armory.evaluation.plot import svg
 from armory.gateway.metatools.answers import about_servers, found_structure
 from armory.gateway.metatools.definitions import (

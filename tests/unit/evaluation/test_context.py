@@ -14,7 +14,8 @@ from armory.domain.query import Query
 from armory.domain.results import Given, Match, Selection
 from armory.domain.tool import ToolRecord
 from armory.errors import InvalidRequest
-from armory.evaluation.context import Surfaces, compact, definition_of, first_tokens, measure
+from armory.evaluation.context import Surfaces, compact, definition_of, measure
+from armory.evaluation.first_token import first_tokens
 from armory.evaluation.plot import svg
 from armory.gateway.metatools.answers import found_structure
 from armory.gateway.metatools.definitions import call_definition, search_definition
