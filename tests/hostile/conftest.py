@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 from armory.testing.identity import IdentityProvider
 from armory.testing.people import World
 from armory.testing.upstreams.accounts import AccountsServer
+from tests.garbage import Gone, none_collected
 from tests.hostile.regex_steps import Steps
 
 
@@ -23,6 +24,13 @@ def steps_of() -> Iterator[Callable[[re.Pattern[Any], bool], Steps]]:
     sys.setrecursionlimit(20_000)
     yield Steps
     sys.setrecursionlimit(limit)
+
+
+@pytest.fixture
+def gone() -> Generator[Gone]:
+    """Waits until nothing is left of what was made of a kind; nothing is collected."""
+    with none_collected() as waiting:
+        yield waiting
 
 
 @pytest.fixture
