@@ -17,7 +17,7 @@ _UNSUPPORTED = frozenset({"unsupported_parameter", "unsupported_value"})
 _WORD = re.compile(r"[a-z_]+")
 _SHORTEST = 6
 """Shorter keys are not looked for: they would be found in any text."""
-_SAID = 300
+_MESSAGE_CHARS = 300
 """Characters of an endpoint's own message that are shown."""
 
 
@@ -98,7 +98,7 @@ def error_text(body: object, secret: str) -> str:
     if len(secret) >= _SHORTEST:
         said = said.replace(secret, HIDDEN)
     said = redacted(said)
-    return said if len(said) <= _SAID else f"{said[:_SAID]}..."
+    return said if len(said) <= _MESSAGE_CHARS else f"{said[:_MESSAGE_CHARS]}..."
 
 
 def _message(body: object) -> str:

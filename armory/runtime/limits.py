@@ -28,7 +28,7 @@ from armory.storage.shared_counts import SharedCounts
 from armory.tasks import spawn, stop
 
 _log = Logger(__name__)
-_AGAIN_S = 1.0
+_RETRY_S = 1.0
 """How long Redis is left alone after it failed: every call would wait for its deadline."""
 
 
@@ -140,7 +140,7 @@ class Limits:
             try:
                 taken = await shared.take(demand)
             except BackendError as error:
-                self._again_at = self._clock() + _AGAIN_S
+                self._again_at = self._clock() + _RETRY_S
                 if self.away is None:
                     _log.warning("limits_not_shared", error=error.message)
                 if self._probing is None or self._probing.done():
@@ -154,7 +154,7 @@ class Limits:
     async def _until_back(self, shared: SharedCounts) -> None:
         """Probe until Redis counts again, even if nobody calls meanwhile."""
         while True:
-            await asyncio.sleep(_AGAIN_S)
+            await asyncio.sleep(_RETRY_S)
             if self.away is None:
                 return
             try:

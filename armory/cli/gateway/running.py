@@ -32,7 +32,7 @@ from armory.errors import (
 from armory.errors import UnknownTool as NotFound
 from armory.runtime.entry.local_access import ending, running
 
-_TOLD = (ConfigError, InvalidRequest, RateLimited, QuotaExceeded, BackendError)
+_KINDS = (ConfigError, InvalidRequest, RateLimited, QuotaExceeded, BackendError)
 """What else a gateway may say, each with the exit code that it has where it happens here."""
 _WITHIN_S = 15.0
 _SHOWN = 80
@@ -166,7 +166,7 @@ class Gateway:
             return AccessDenied(f"{said}. Give a token with the scope `admin`")
         if status == 404:
             return NotFound(detail)
-        return next((kind(said) for kind in _TOLD if kind.code == code), ArmoryError(said))
+        return next((kind(said) for kind in _KINDS if kind.code == code), ArmoryError(said))
 
 
 def gateways(url: str | None, token: str | None) -> list[Gateway]:

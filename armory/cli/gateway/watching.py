@@ -84,9 +84,9 @@ def _stamp(path: Path) -> _Stamp | None:
     try:
         beside = (path.parent / DOTENV).stat()
     except OSError:  # there is none
-        return _told(found)
-    return _told(found) + _told(beside)
+        return _stat_values(found)
+    return _stat_values(found) + _stat_values(beside)
 
 
-def _told(found: os.stat_result) -> _Stamp:
+def _stat_values(found: os.stat_result) -> _Stamp:
     return found.st_mtime_ns, found.st_size, found.st_ino

@@ -15,7 +15,7 @@ from armory.retrieval.lexical.spelling import LEAST_CHARS, is_english
 from armory.retrieval.lexical.text import fold, terms
 
 _PAUSE = r"\s*+(?:[,!]|[.:;\u2013\u2026-](?=[\s.]))++\s*+"
-_SAID = r"[^.,:;!?\n]{1,60}+"
+_WORDS = r"[^.,:;!?\n]{1,60}+"
 #: "Hey Claude," says nothing of what is wanted, and makes a wish look like talk. Other names stay,
 #: which may be those of servers; so does what no comma, request or question follows: "hello world".
 _SALUTATION = re.compile(
@@ -29,8 +29,8 @@ _SALUTATION = re.compile(
     rf"|{VERB})\b))"
     r"|(?:great|excuse me|by the way|btw|(?:i have |another |one |a |quick )*+question"
     r"|perfect|awesome|excellent|no worries|in the meantime|like last time"
-    rf"|(?:thanks|thank you|thx)(?: so much| a lot| very much| again)?+(?: for {_SAID})?+"
-    rf"|sorry(?: (?:for|about) {_SAID})?+|now that {_SAID}(?=,)|while (?:you're|we're) at it"
+    rf"|(?:thanks|thank you|thx)(?: so much| a lot| very much| again)?+(?: for {_WORDS})?+"
+    rf"|sorry(?: (?:for|about) {_WORDS})?+|now that {_WORDS}(?=,)|while (?:you're|we're) at it"
     r"|(?:and )?+one more|(?:(?:and|one|another|a) )*+(?:(?:more|last|other|next|new|different) )++"
     r"(?:thing|question|request|topic))"
     rf"{_PAUSE}",

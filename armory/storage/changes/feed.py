@@ -119,7 +119,7 @@ class ChangeFeed:
         return max(self._took_s, waited_s)
 
     @contextmanager
-    def _asked(self, at: float) -> Generator[None]:
+    def _timed(self, at: float) -> Generator[None]:
         self._asked_at = at
         try:
             yield
@@ -208,7 +208,7 @@ class ChangeFeed:
             self._took_s = 0.0
             self._up_to_date(began)
             return
-        with self._asked(began):
+        with self._timed(began):
             async with self._database.read() as connection:
                 if self._floor_ms is None:
                     now_ms = (await connection.execute(select(self._database.now_ms))).scalar_one()
@@ -278,7 +278,7 @@ class ChangeFeed:
             self._line_ready = True
             _log.info("change_line_up")
         if message is not None:
-            await self._heard(message)
+            await self._announced(message)
         self._line_at = self._clock()
         self._beat.set()
 
@@ -293,7 +293,7 @@ class ChangeFeed:
         for row in rows:
             await self._handlers.handle(row.topic, row.value, again=True)
 
-    async def _heard(self, message: bytes) -> None:
+    async def _announced(self, message: bytes) -> None:
         try:
             told = msgspec.json.decode(message, type=list[tuple[str, str]])
         except msgspec.DecodeError:

@@ -29,7 +29,7 @@ from armory.web.rest.routes import Reply, RestCall, Route, Shape, Text
 from armory.web.rest.searching import Found, Searching, SearchRequest, record_json
 from armory.web.rest.services import Agent, RestLimits
 from armory.web.rest.shapes import (
-    AGENT_TOLD,
+    AGENT_FIELDS,
     Context,
     Digests,
     Filter,
@@ -245,7 +245,7 @@ class RetrieveHandlers:
         found = Found(msgspec.json.encode(tools), names, visible, top)
         body = self._body(call, text, found, path, started)
         said = result.as_json()
-        return msgspec.json.encode(body | {name: said[name] for name in AGENT_TOLD})
+        return msgspec.json.encode(body | {name: said[name] for name in AGENT_FIELDS})
 
     async def _stream(
         self,
