@@ -1,4 +1,4 @@
-"""`armory`: finds the subcommand and turns whatever goes wrong into a message and an exit code.
+"""`armory`: finds the subcommand, and turns errors into a message and an exit code.
 
 Owns: the list of commands, imported only when used, and the exit codes. Exit codes: 0 done, 1 the
 thing asked for failed, 2 usage or configuration, 3 an upstream could not be reached.

@@ -1,4 +1,4 @@
-"""Makes text of strangers (servers, callers, registries) safe to show on a terminal.
+"""Makes text from servers, callers and registries safe to print on a terminal.
 
 Owns: taking out what a terminal would obey: nobody but the commands moves its cursor, names its
 window or writes its clipboard. Never imports anything else of Armory.

@@ -1,5 +1,5 @@
-"""Whether a value can work where it stands: keys of another kind of upstream, headers, hosts,
-origins, addresses.
+"""Validation of single values: keys of another kind of upstream, headers, hosts, origins,
+addresses.
 
 Owns: these checks of single values, which go by nothing but the key beside them. Never imports a
 room, but the form of a header's name.
@@ -36,7 +36,7 @@ _ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^\s/@?#*]+/?")
 
 
 def misplaced_keys(given: Collection[str]) -> list[str]:
-    """Of the keys of one upstream, those that belong to another kind."""
+    """The keys of one upstream that belong to another kind of upstream."""
     kinds = [kind for kind in KINDS if kind in given]
     if len(kinds) != 1:
         return []

@@ -1,4 +1,4 @@
-"""One thing that is wrong with a configuration, and how its place is written.
+"""A problem of a configuration, and how its place is written.
 
 Owns: `Path` and `Problem`. Never imports a room.
 """

@@ -152,7 +152,7 @@ class Limits:
         return self._result(demand, self._local.take(demand), self._local.give_back)
 
     async def _until_back(self, shared: SharedCounts) -> None:
-        """Probe until Redis counts again, even if nobody calls meanwhile."""
+        """Probe Redis until it counts again, even without calls."""
         while True:
             await asyncio.sleep(_RETRY_S)
             if self.away is None:

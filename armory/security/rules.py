@@ -54,7 +54,7 @@ class Rule:
 
 
 def names_of(principal: Principal) -> list[str]:
-    """What a rule may name somebody by."""
+    """The names by which rules may refer to a principal."""
     names = [principal.subject, *principal.scopes]
     return names if principal.user is None else [*names, principal.user]
 
@@ -153,7 +153,7 @@ class Rules:
         return not said.deny.match(name) and said.allow.match(name)
 
     def deny(self, applicable: Applicable, name: str) -> bool:
-        """Whether one of those that apply denies a name or URI."""
+        """Whether an applicable rule denies a name or URI."""
         return self._combined(applicable).deny.match(name)
 
     def _combined(self, applicable: Applicable) -> _Combined:

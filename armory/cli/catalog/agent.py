@@ -1,4 +1,4 @@
-"""`armory search --agent`: the retrieval agent at work, its trace as it happens.
+"""`armory search --agent`: runs the retrieval agent and prints its steps as they happen.
 
 Owns: running it here or asking for it elsewhere, and printing what it says. Never imports a web
 framework.

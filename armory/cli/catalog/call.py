@@ -1,4 +1,4 @@
-"""`armory call`: one tool, once.
+"""`armory call`: calls one tool.
 
 Owns: the command and how results are shown. Never imports a web framework.
 """

@@ -1,4 +1,4 @@
-"""`armory add`: a server out of the MCP registry becomes an upstream.
+"""`armory add`: adds a server of the MCP registry as an upstream.
 
 Owns: the command, and fetching a description. Never imports a room but `config` and `domain`.
 """

@@ -1,4 +1,4 @@
-"""`armory export`: what a client's configuration needs in order to use this gateway.
+"""`armory export`: prints what a client's configuration needs in order to use this gateway.
 
 Owns: the command, each client's way of writing it, and the endpoint's URL. Never imports a room
 but `config` and `domain`.

@@ -28,7 +28,7 @@ _REGISTRY_OPTIONS = {"npm": "--registry", "pypi": "--default-index", "nuget": "-
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One thing that the server has to be told.
+    """One value that the server needs.
 
     Attributes:
         name: of the header, variable or argument.

@@ -1,4 +1,4 @@
-"""`armory eval`: how good retrieval is on a labelled set.
+"""`armory eval`: measures retrieval on a labelled set.
 
 Owns: the command, the table for people, the exit code of gates. Never imports a transport.
 """

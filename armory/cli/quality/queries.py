@@ -1,4 +1,4 @@
-"""`armory queries`: example queries of every tool, written by the chat model beforehand.
+"""`armory queries`: lets the chat model write example queries of every tool in advance.
 
 Owns: saying what it costs, asking, and the progress bar. Never imports a web framework.
 """
@@ -110,7 +110,7 @@ async def _queries(
 
 
 def _confirmed() -> bool:
-    """Whether somebody says that it may go on.
+    """Ask whether to continue; returns the answer.
 
     Raises:
         UsageError: nobody is there who could.

@@ -1,4 +1,4 @@
-"""`armory report`: what the catalog costs in a prompt, and what filtering saves.
+"""`armory report`: counts what the catalog costs in a prompt, and what filtering saves.
 
 Owns: the command, its table, and where tools and queries come from. `evaluation.context` counts,
 `evaluation.plot` draws.

@@ -1,4 +1,4 @@
-"""Whether callers and people can be known by what `security` says.
+"""Checks that the authentication methods in `security` work together.
 
 Owns: the checks of tokens, of the provider behind them, of clients and of the key that replicas
 share. Never imports a room above `domain` but `oauth`.

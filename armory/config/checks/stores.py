@@ -1,4 +1,4 @@
-"""Whether what is stored can be stored there.
+"""Checks of the configured stores: database, Redis, vector index.
 
 Owns: the checks of the addresses of Qdrant, the database and Redis. Never imports a room.
 """

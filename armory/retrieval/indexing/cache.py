@@ -132,7 +132,7 @@ class DocumentCache:
                     return
 
     def close(self) -> None:
-        """Close the file; who asks for something afterwards opens it again."""
+        """Close the file; a later access opens it again."""
         with self._lock:
             self._close()
 

@@ -45,7 +45,7 @@ _LINKS = ("", "s", "n", "es", "en")
 
 
 class Found(NamedTuple):
-    """An entry that stands at some place of a text.
+    """An entry that was found in a text.
 
     Attributes:
         taken: how many words it is there, of Chinese how many characters; >= 1.

@@ -210,7 +210,7 @@ def implied(text: str) -> tuple[str, ...]:
 
 
 def _asks_to_notify(plain: str) -> bool:
-    """Whether a text has somebody told something, and says not by what means."""
+    """Whether a text asks to tell somebody something without naming a channel."""
     return _NOTIFYING.search(plain, 0, _EXAMINED_CHARS) is not None and not _MEANS.search(plain)
 
 

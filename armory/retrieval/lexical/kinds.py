@@ -1,4 +1,4 @@
-"""Names whose form says what they are: #general is a channel, PROJ-12 an issue.
+"""Names recognised by their form: #general is a channel, PROJ-12 an issue.
 
 Owns: `called_so`, a text that says it to both sides of a search. Never imports embedders, indexes
 or rankers.

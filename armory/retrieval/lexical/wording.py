@@ -1,4 +1,4 @@
-"""A caller's text without what is said to whoever listens, in words that tools are described in.
+"""Removes what is said only to the assistant, and words the rest as tools are described.
 
 Owns: which salutations, fillers and wishes for the answer's manner are left out, which words are
 put plainly, what of a mail address counts.
@@ -139,7 +139,7 @@ def unaddressed(text: str) -> str:
 
 
 def unfilled(text: str) -> str:
-    """The text without what is said while one thinks; one that is hardly anything else as it is."""
+    """The text without spoken fillers; unchanged if it is hardly anything else."""
     if not any(hint in text for hint in _FILLS):
         return text
     rest = _FILLER.sub("", text).lstrip()

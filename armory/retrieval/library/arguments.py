@@ -1,4 +1,4 @@
-"""What callers of `ToolMemory` hand over, checked: every mistake is told with what was expected.
+"""Validation of the arguments of `ToolMemory`, with messages that say what was expected.
 
 Owns: the checks of arguments. Never imports the memory, nor the retriever.
 """

@@ -78,7 +78,7 @@ class Budget:
 
     @property
     def worn_out(self) -> bool:
-        """Whether throttling does not help: for ten seconds it has sent mostly nuisances."""
+        """Whether throttling does not help: for ten seconds it has sent mostly useless messages."""
         since = self._over_since
         if since is None or self._clock() - since < _PATIENCE_S:
             return False

@@ -321,7 +321,9 @@ class Sessions:
         return gone
 
     async def _wholly(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Run `work` to its end even if the caller is cancelled: nobody would finish it later."""
+        """Run `work` to its end even if the caller is cancelled, since nothing else would finish
+        it.
+        """
         return await shielded(self._ending.spawn(work, "end sessions"))
 
     def end_streams(self) -> None:
