@@ -140,9 +140,9 @@ class Searching:
             usage, user = ranking.features.usage, wanted.query.user
             if usage is not None and user is not None:
                 await usage.recall(user)
-            debug = _json(_debug(ranking, cut.shown, matches, wanted.query.user))
+            debug = msgspec.json.encode(_debug(ranking, cut.shown, matches, wanted.query.user))
         return Found(
-            _json([tool_json(match) for match in matches]),
+            msgspec.json.encode([tool_json(match) for match in matches]),
             tuple(match.tool.name for match in matches),
             ranking.features.visible,
             matches[0].raw_score if matches else 0.0,
@@ -221,7 +221,3 @@ def _debug(
         "user_history_scores": history,
         "performance_scores": performance,
     }
-
-
-def _json(value: object) -> bytes:
-    return msgspec.json.encode(value)
