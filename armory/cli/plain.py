@@ -19,17 +19,6 @@ _OBEYED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _ABOVE_ASCII = re.compile(r"[\x7f-\x9f]")
 
 
-def is_text(text: str) -> bool:
-    """Whether it can be written as UTF-8: bytes of a command line that are none become halves of
-    characters.
-    """
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def plain(text: str) -> str:
     """Text without escape sequences and control characters; line ends and tabs stay."""
     if text.isprintable():
