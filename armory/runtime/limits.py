@@ -14,7 +14,7 @@ from math import ceil
 from typing import Protocol
 
 from armory.config import Config
-from armory.domain.limits import Counted, Demand, Exceeded, PerDay, Rate, Taken
+from armory.domain.limits import Counted, Demand, DemandOutcome, Exceeded, PerDay, Rate
 from armory.domain.principal import Principal
 from armory.errors import BackendError, QuotaExceeded, RateLimited
 from armory.gateway.calls.meta_tools import CALL_METHOD
@@ -174,7 +174,7 @@ class Limits:
         await stop(self._probing)
 
     def _result(
-        self, demand: Demand, taken: Taken, give_back: Callable[[str], None]
+        self, demand: Demand, taken: DemandOutcome, give_back: Callable[[str], None]
     ) -> Hold | None:
         if taken.exceeded is not None:
             self._refused(taken.exceeded)
@@ -182,7 +182,7 @@ class Limits:
         return partial(give_back, taken.lease) if taken.lease else None
 
 
-def refusal(demand: Demand, taken: Taken) -> RateLimited:
+def refusal(demand: Demand, taken: DemandOutcome) -> RateLimited:
     """The error for a demand that exceeds a limit."""
     wait_s = taken.wait_s
     if taken.exceeded == "rate" and demand.rate is not None:

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from armory.domain.query import Query
-from armory.domain.results import Given, Match, Selection
+from armory.domain.results import KnownExplanation, Match, Selection
 from armory.domain.tool import ToolRecord
 from armory.errors import InvalidRequest
 from armory.evaluation.context import Surfaces, compact, definition_of, measure
@@ -57,7 +57,7 @@ TOOLS = [tool(number) for number in range(40)]
 async def search(query: Query) -> Selection:
     """As many tools as the query's number says."""
     found = TOOLS[: int(query.texts[0])]
-    matches = tuple(Match(t, 0.9, 0.8, 0.7, Given(reason="it fits")) for t in found)
+    matches = tuple(Match(t, 0.9, 0.8, 0.7, KnownExplanation(reason="it fits")) for t in found)
     return Selection(matches, visible=len(TOOLS), threshold=0.5)
 
 
