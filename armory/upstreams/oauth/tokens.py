@@ -104,12 +104,12 @@ class ClientCredentialsTokens(Tokens):
                 if challenge.scopes:
                     self._scopes = tuple(dict.fromkeys((*self._scopes, *challenge.scopes)))
                 if not self._grant.token_url:
-                    self._place = await self._found(url, challenge)
+                    self._place = await self._discovered(url, challenge)
                 await self._get(url)
             assert self._token is not None
             return self._token
 
-    async def _found(self, url: URL, challenge: Challenge) -> AuthServerMetadata:
+    async def _discovered(self, url: URL, challenge: Challenge) -> AuthServerMetadata:
         try:
             place = await discover(url, challenge, self._grant.issuer, self._issuer, self.fetch)
         except Undiscovered as error:

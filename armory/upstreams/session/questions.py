@@ -205,7 +205,7 @@ class Questions:
         withdrawn = encode(scalar(params.get("requestId")))
         for task, key in self._open.items():
             if key == withdrawn:
-                task.cancel(CancelReason.said(params))
+                task.cancel(CancelReason.of(params))
 
     def began_anew(self) -> None:
         """The session was replaced by a new one, which may use the same ids: questions of the old
