@@ -159,14 +159,14 @@ class Gateway:
                     f"no gateway answers at {self.url}: {detail}; the URL is that of the clients "
                     "without /mcp, with server.base_path where that is set"
                 )
-        said = f"the gateway at {self.url} refuses: {detail}"
+        message = f"the gateway at {self.url} refuses: {detail}"
         if status == 401:
-            return AuthenticationFailed(f"{said}. Give a token with --token or $ARMORY_TOKEN")
+            return AuthenticationFailed(f"{message}. Give a token with --token or $ARMORY_TOKEN")
         if status == 403 and "allowed_hosts" not in detail:
-            return AccessDenied(f"{said}. Give a token with the scope `admin`")
+            return AccessDenied(f"{message}. Give a token with the scope `admin`")
         if status == 404:
             return NotFound(detail)
-        return next((kind(said) for kind in _KINDS if kind.code == code), ArmoryError(said))
+        return next((kind(message) for kind in _KINDS if kind.code == code), ArmoryError(message))
 
 
 def gateways(url: str | None, token: str | None) -> list[Gateway]:

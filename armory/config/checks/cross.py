@@ -74,8 +74,8 @@ def _set_queries(config: Config) -> Findings:
         for position, text in enumerate(texts):
             if not text.strip():
                 at = ("sets", name, "query")
-                said = "expected what is to be done, in plain words; it is blank"
-                yield (at if isinstance(given, str) else (*at, position)), said
+                message = "expected what is to be done, in plain words; it is blank"
+                yield (at if isinstance(given, str) else (*at, position)), message
         length = sum(map(len, texts))
         if length > most:
             yield (

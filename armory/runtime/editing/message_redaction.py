@@ -50,17 +50,17 @@ def explained(path: Path, error: ConfigError) -> str:
         path: the file.
         error: what reading it raised.
     """
-    said = str(error)
+    message = str(error)
     if isinstance(error, ConfigProblems):
         more = len(error.problems) - 1
-        said = f"{error.problems[0]}{f'; and {more:,} more' if more else ''}"
+        message = f"{error.problems[0]}{f'; and {more:,} more' if more else ''}"
     hidden: tuple[str, ...] = ()
     variables: dict[str, str] = {}
     with suppress(ConfigError):  # it cannot be read, or is no YAML
         text = read_file(path)
         variables = values_in(path, text)
         hidden = Masked(text, parameters=True).hidden
-    return " ".join(redacted_message(said, hidden, variables).split())
+    return " ".join(redacted_message(message, hidden, variables).split())
 
 
 def values_in(path: Path, text: str) -> dict[str, str]:
