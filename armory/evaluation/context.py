@@ -129,7 +129,7 @@ class ContextReport:
 
     def to_json(self) -> dict[str, Any]:
         """The report as a JSON object."""
-        told: dict[str, Any] = {
+        report: dict[str, Any] = {
             "tools": self.tools,
             "queries": len(self.queries),
             "tokens": {
@@ -142,7 +142,7 @@ class ContextReport:
         }
         for way in WAYS:
             values = self.values(way)
-            told["tokens"][way] = (
+            report["tokens"][way] = (
                 None
                 if values is None
                 else {
@@ -153,11 +153,11 @@ class ContextReport:
                 }
             )
         found = [cost.returned for cost in self.queries]
-        told["returned_mean"] = round(fmean(found), 2) if found else 0.0
-        told["empty_share"] = round(found.count(0) / len(found), 4) if found else 0.0
+        report["returned_mean"] = round(fmean(found), 2) if found else 0.0
+        report["empty_share"] = round(found.count(0) / len(found), 4) if found else 0.0
         if self.ttft is not None:
-            told["ttft"] = _ttft_json(self.ttft)
-        return told
+            report["ttft"] = _ttft_json(self.ttft)
+        return report
 
 
 def compact(value: Any) -> str:
@@ -292,12 +292,12 @@ def _ttft_json(ttft: FirstTokens) -> dict[str, Any]:
             "seconds_max": round(max(v.seconds for v in values), 4),
         }
 
-    told: dict[str, Any] = {
+    report: dict[str, Any] = {
         "model": ttft.model,
         "queries": len(ttft.full),
         "full": side(ttft.full),
         "selected": side(ttft.selected),
     }
     if ttft.problem:
-        told["problem"] = ttft.problem
-    return told
+        report["problem"] = ttft.problem
+    return report

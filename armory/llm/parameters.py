@@ -77,10 +77,10 @@ class Parameters:
 def _named(body: object, given: Iterable[str]) -> str | None:
     """The parameter that an endpoint reports as unsupported."""
     said = _message(body)
-    told = cast("dict[str, Any]", body) if isinstance(body, dict) else {}
-    if told.get("code") not in _UNSUPPORTED and "support" not in said.lower():
+    members = cast("dict[str, Any]", body) if isinstance(body, dict) else {}
+    if members.get("code") not in _UNSUPPORTED and "support" not in said.lower():
         return None
-    parameter = told.get("param")
+    parameter = members.get("param")
     if isinstance(parameter, str) and parameter:
         return parameter if parameter in given else None
     # Some name it in their message alone: "Argument not supported on this model: stop".
@@ -106,7 +106,7 @@ def _message(body: object) -> str:
         return "" if body.lstrip().startswith("<") else body
     if not isinstance(body, dict):
         return ""
-    told = cast("dict[str, Any]", body)
+    members = cast("dict[str, Any]", body)
     return next(
-        (said for key in ("message", "detail") if isinstance(said := told.get(key), str)), ""
+        (said for key in ("message", "detail") if isinstance(said := members.get(key), str)), ""
     )

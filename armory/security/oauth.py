@@ -126,8 +126,8 @@ class OAuthScheme:
             _log.rate_limited("info", "access_token_refused", reason="cnf", issuer=first.name)
             raise AuthenticationFailed(REFUSED)
         now = time.time()
-        told = {name: value for name, value in said.items() if value is not None}
-        claims = {"exp": now + _UNKNOWN_EXPIRY_S, **told}
+        present = {name: value for name, value in said.items() if value is not None}
+        claims = {"exp": now + _UNKNOWN_EXPIRY_S, **present}
         if "sub" not in claims and "username" in claims:
             claims["sub"] = claims["username"]
         starts = claims.get("nbf")

@@ -150,8 +150,8 @@ class Gateway:
 
     def _refusal(self, status: int, body: bytes) -> ArmoryError:
         try:
-            told = json.loads(body)
-            detail, code = str(told["detail"]), told.get("code")
+            problem = json.loads(body)
+            detail, code = str(problem["detail"]), problem.get("code")
         except (ValueError, KeyError, TypeError, AttributeError):
             detail, code = f"HTTP {status}", None
             if status not in (401, 403):

@@ -171,9 +171,9 @@ class Tool:
             return tool_of_json(as_mcp(given))
         if isinstance(given, tuple):
             return _tool_of_pair(given)
-        told = of_object(given)
-        if told is not None:
-            return tool_of_json(told)
+        definition = of_object(given)
+        if definition is not None:
+            return tool_of_json(definition)
         if not callable(given):
             several = isinstance(given, Iterable) and not isinstance(given, str | bytes)
             raise InvalidRequest(

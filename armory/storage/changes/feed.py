@@ -143,16 +143,18 @@ class ChangeFeed:
         async with self._database.write() as connection:
             transaction = Transaction(connection)
             yield transaction
-            told = list(dict.fromkeys(transaction.told))
-            if told:
+            announced = list(dict.fromkeys(transaction.told))
+            if announced:
                 now = self._database.now_ms
-                rows = [{"at_ms": now, "topic": topic, "value": value} for topic, value in told]
+                rows = [
+                    {"at_ms": now, "topic": topic, "value": value} for topic, value in announced
+                ]
                 await connection.execute(insert(changes).values(rows))
-        for topic, value in told:
+        for topic, value in announced:
             await self._handlers.handle(topic, value)
-        if told and self._cache.shared:
+        if announced and self._cache.shared:
             with suppress(BackendError):  # the poll of the others finds it
-                await self._cache.publish(CHANNEL, msgspec.json.encode(told))
+                await self._cache.publish(CHANNEL, msgspec.json.encode(announced))
 
     async def now_ms(self, transaction: Transaction) -> int:
         """The time of the database's clock, which all processes share."""
@@ -295,11 +297,11 @@ class ChangeFeed:
 
     async def _announced(self, message: bytes) -> None:
         try:
-            told = msgspec.json.decode(message, type=list[tuple[str, str]])
+            announced = msgspec.json.decode(message, type=list[tuple[str, str]])
         except msgspec.DecodeError:
             _log.warning("change_message_unreadable", size_bytes=len(message))
             return
-        for topic, value in told:
+        for topic, value in announced:
             await self._handlers.handle(topic, value)
 
 

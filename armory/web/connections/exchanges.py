@@ -152,8 +152,8 @@ class Exchanges(RequestHandler):
             response = await handler(request)
         except Exception as failure:  # noqa: BLE001 as aiohttp answers them
             try:
-                told = _refused(failure) if isinstance(failure, RequestPayloadError) else failure
-                return await self._handle_request(request, None, partial(_raised, told))
+                raised = _refused(failure) if isinstance(failure, RequestPayloadError) else failure
+                return await self._handle_request(request, None, partial(_raised, raised))
             finally:
                 forget_trace(failure)
         except BaseException:
