@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from time import perf_counter
 from typing import TYPE_CHECKING, Protocol, Self, TypeAlias
 
 from armory.http1.eventstream import Event, EventParser
@@ -21,8 +22,9 @@ _LINGER_S = 1.0
 _PART_BYTES = 16 * 1024
 """How much of a stream of many lines is parsed at a time: a MiB may hold 150,000 events."""
 _PART_LINES = 500
-_TURN_S = 0.001
-"""How long one stream may hold the event loop, in seconds."""
+_TURN_S = 0.002
+"""How long one stream may hold the event loop, in seconds. The loop's own clock would not do:
+uvloop's counts in whole milliseconds."""
 _WAITED_S = 0.0001
 """Who waited so long for bytes had let others go first."""
 Answer: TypeAlias = "aiohttp.ClientResponse | Response"
@@ -120,8 +122,8 @@ class EventReader:
     """
 
     __slots__ = (
-        "_at", "_chunk", "_content", "_counted", "_events", "_loop", "_meter", "_parser",
-        "_response", "_since", "_size", "_turn",
+        "_at", "_chunk", "_content", "_counted", "_events", "_meter", "_parser", "_response",
+        "_since", "_size", "_turn",
     )  # fmt: skip
 
     def __init__(self, response: Answer, parser: EventParser, meter: Meter | None = None) -> None:
@@ -129,8 +131,7 @@ class EventReader:
         self._content = response.content
         self._parser = parser
         self._meter = meter
-        self._loop = asyncio.get_running_loop()
-        self._since = self._loop.time()  # it has not waited for bytes
+        self._since = perf_counter()  # it has not waited for bytes
         self._turn = self._since + _TURN_S
         self._counted = False
         self._chunk = b""  # taken apart up to `_at`, in pieces of `_size`
@@ -152,17 +153,17 @@ class EventReader:
         while True:
             for event in self._events:
                 return event
-            if self._chunk and (now := self._loop.time()) > self._turn:
+            if self._chunk and (now := perf_counter()) > self._turn:
                 took = now - self._since
                 await asyncio.sleep(FLOODING.wait_s(took) if took > _TURN_S else 0)
-                self._since = self._loop.time()
+                self._since = perf_counter()
                 self._turn = self._since + _TURN_S
             if self._at >= len(self._chunk):
-                before = self._loop.time()
+                before = perf_counter()
                 self._chunk = chunk = await self._content.readany()
                 if not chunk:
                     raise StopAsyncIteration
-                if (now := self._loop.time()) - before > _WAITED_S:
+                if (now := perf_counter()) - before > _WAITED_S:
                     self._since = now
                 self._at, self._size = 0, _part_size(chunk)
             self._events = iter(self._take())
