@@ -123,12 +123,7 @@ CLIENTS = {
     ),
     "zed": Client("~/.config/zed/settings.json", "context_servers", _http(_TO_FILL_IN)),
 }
-_TOKEN_INPUT = {
-    "id": "armory-token",
-    "type": "promptString",
-    "description": "Token",
-    "password": True,
-}
+_TOKEN = {"id": "armory-token", "type": "promptString", "description": "Token", "password": True}
 
 
 @click.command()
@@ -175,7 +170,7 @@ def export(
     entry = chosen.entry(Gateway(asked, place, token))
     whole: Json = {chosen.place: {_NAME: entry}}
     if client == "vscode" and token:
-        whole["inputs"] = [_TOKEN_INPUT]
+        whole["inputs"] = [_TOKEN]
     merged = None
     if into is not None:
         merged = merged_toml(into, whole) if chosen.toml else merged_json(into, whole)

@@ -110,15 +110,7 @@ _NOTIFYING = re.compile(
     r"|when|who|why|the (?:time|truth|difference|story|server|host))\b|stor|\S*[.\d])@?\w)"
 )
 _NOTIFYING_HINTS = (
-    "let ",
-    "notify ",
-    "inform ",
-    "tell ",
-    "ping ",
-    "dm ",
-    "reply ",
-    "respond ",
-    "write ",
+    *("let ", "notify ", "inform ", "tell ", "ping ", "dm ", "reply ", "respond ", "write "),
 )
 #: What says by what means: it finds the tool.
 _MEANS = re.compile(
