@@ -12,7 +12,7 @@ from time import monotonic, perf_counter
 from typing import Any, Generic, Protocol, TypeVar
 
 T = TypeVar("T")
-_TOLD_S = 0.0005
+_CHARGED_S = 0.0005
 """Time is charged once it adds up to this much, or at the request's end."""
 
 
@@ -99,7 +99,7 @@ class InContext(Generic[T]):
             while True:
                 awaited = run(step, value)
                 used += clock() - begun
-                if used > _TOLD_S and on.account is not None:
+                if used > _CHARGED_S and on.account is not None:
                     on.account.spend(used)
                     used = 0.0
                 try:

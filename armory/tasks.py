@@ -1,4 +1,4 @@
-"""Tasks that run beside whoever started them: started, watched and stopped in one way.
+"""Background tasks: started, watched and stopped in one way.
 
 Owns: starting a task, telling the log when one fails that nobody waits for, cancelling tasks
 until they have ended, and work that several wait for. Structured work (`asyncio.TaskGroup`,
@@ -261,7 +261,7 @@ class Flights(Generic[_T]):
 
 
 async def shielded(work: asyncio.Future[_T]) -> _T:
-    """The result of work that goes on when whoever waits for it is cancelled.
+    """The result of `work`, which continues if the waiting task is cancelled.
 
     As `asyncio.shield`, but what fails after that is told to nobody: since Python 3.14 a shield
     hands it to the event loop, which logs it with its traceback.
@@ -300,8 +300,8 @@ def being_cancelled() -> bool:
 
 
 class Pauses:
-    """How long to wait before what somebody asks for is done: each time twice as long, as long as
-    it is asked for without end. After a lull they begin anew.
+    """Exponential backoff for repeated requests: each pause is twice as long as the one before.
+    After a quiet period it starts again with the shortest.
 
     Args:
         shortest_s: the first one.

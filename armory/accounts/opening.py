@@ -17,7 +17,7 @@ from armory.tasks import spawn, stop
 
 _log = Logger(__name__)
 FIRST_CHANGE_S = 5.0
-AGAIN_S = 2.0
+RETRY_S = 2.0
 """Seconds between two attempts to open a database that is away."""
 _END_S = 2.0
 
@@ -33,7 +33,7 @@ class Opening:
         again_s: seconds between two attempts.
     """
 
-    def __init__(self, accounts: Accounts, *, again_s: float = AGAIN_S) -> None:
+    def __init__(self, accounts: Accounts, *, again_s: float = RETRY_S) -> None:
         self.away: str | None = None
         self._accounts = accounts
         self._again_s = again_s

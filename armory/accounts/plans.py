@@ -97,7 +97,7 @@ class PlanUsage:
         feed: ChangeFeed,
         *,
         plans: Mapping[str, int | None],
-        default_plan: str = "free",
+        default_plan: str,
     ) -> None:
         self._database = database
         self._plans = dict(plans)

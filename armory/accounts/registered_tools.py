@@ -21,9 +21,7 @@ _SETTLED_S = 30.0
 
 
 class Searchable(Protocol):
-    """Something that makes tools searchable: `retrieval.retriever.Retriever`, and whatever stands
-    before it.
-    """
+    """Makes tools searchable: `retrieval.retriever.Retriever`, or a wrapper of it."""
 
     async def index(
         self, tools: Sequence[ToolRecord], outdated: Callable[[], bool] | None = None

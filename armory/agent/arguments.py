@@ -6,12 +6,11 @@ Owns: the checks of a run's arguments. Never imports the loop.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import Any, cast
+from typing import Any
 
 from armory.domain.query import VisibleSet
 from armory.errors import InvalidRequest
-from armory.retrieval.library.arguments import tool_count
+from armory.retrieval.library.arguments import listed, tool_count
 from armory.retrieval.library.toolbox import shown
 
 _DIGEST = re.compile(r"[0-9a-f]{32}")
@@ -45,12 +44,7 @@ def digests_of(rejected: Any) -> frozenset[str]:
         InvalidRequest: a text alone, whose letters would be taken for digests, or no list, or what
             is in it is no digest, as the id of a chunk.
     """
-    if isinstance(rejected, str | bytes) or not isinstance(rejected, Iterable):
-        fix = f", as in [{rejected!r}]" if isinstance(rejected, str) else ""
-        raise InvalidRequest(
-            f"rejected is {shown(rejected)}, expected a list of digests{fix}", parameter="rejected"
-        )
-    given = tuple(cast("Iterable[Any]", rejected))
+    given = listed("rejected", rejected, "digests")
     for one in given:
         if not isinstance(one, str) or not _DIGEST.fullmatch(one):
             raise InvalidRequest(

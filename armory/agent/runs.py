@@ -18,14 +18,10 @@ _RETRY_AFTER_S = 5.0
 class Runs:
     """Counts the runs that are under way; refuses those beyond its limits.
 
-    Args:
-        most: largest number of runs of all callers.
-        most_of_caller: the same for one caller, so that others get their turn at a slow model.
+    A caller may have fewer than all together, so that others get their turn at a slow model.
     """
 
-    def __init__(self, most: int = MAX_RUNS, most_of_caller: int = MAX_RUNS_OF_CALLER) -> None:
-        self._most = most
-        self._most_of_caller = most_of_caller
+    def __init__(self) -> None:
         self._held: Holdings[str] = Holdings()
 
     @contextmanager
@@ -36,8 +32,8 @@ class Runs:
             RateLimited: the caller, or all callers together, have too many runs under way.
         """
         own, total = self._held[caller], self._held.total()
-        if own >= self._most_of_caller or total >= self._most:
-            whose = f"{own} of your" if own >= self._most_of_caller else f"{total} of the gateway's"
+        if own >= MAX_RUNS_OF_CALLER or total >= MAX_RUNS:
+            whose = f"{own} of your" if own >= MAX_RUNS_OF_CALLER else f"{total} of the gateway's"
             raise RateLimited(
                 f"{whose} runs of the retrieval agent are still under way; try again later, or "
                 "search without it",

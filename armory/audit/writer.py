@@ -34,7 +34,7 @@ _EVERY_S = 0.25
 """Seconds between two writes: a killed process loses the records of no more."""
 _AT_ONCE = 2_000
 """Records in one write: with fewer each is safe sooner, with more each costs less."""
-_AGAIN_S = 1.0
+_RETRY_S = 1.0
 _END_S = 4.0
 """How long the end waits for a sink that does not answer: what else ends needs its time, too, and
 whoever supervises the process kills it after a while."""
@@ -160,7 +160,7 @@ class AuditLog:
                 await asyncio.sleep(_EVERY_S)
             await self._flush()
             if self.failing is not None and not self._ending:
-                await asyncio.sleep(_AGAIN_S)
+                await asyncio.sleep(_RETRY_S)
                 self._news.set()
 
     async def _flush(self) -> None:

@@ -73,7 +73,7 @@ def own(issuer: str) -> Client:
     return Client(OWN, "The pages of this gateway", pages)
 
 
-class _Said(msgspec.Struct, frozen=True, array_like=True):
+class _Registration(msgspec.Struct, frozen=True, array_like=True):
     name: str
     redirects: tuple[str, ...]
     method: AuthMethod
@@ -141,7 +141,9 @@ class Registrations:
             raise OAuthError("invalid_client_metadata", "response_types lacks code")
         name = printable(text(asked.get("client_name")))
         now = int(time.time())
-        sealed = self._seal.seal(msgspec.json.encode(_Said(name, uris, method, now)), _PURPOSE)
+        sealed = self._seal.seal(
+            msgspec.json.encode(_Registration(name, uris, method, now)), _PURPOSE
+        )
         if len(sealed) > _MAX_SEALED:
             raise OAuthError("invalid_client_metadata", "redirect_uris are too long in all")
         client_id = _PREFIX + encoded(sealed)
@@ -175,7 +177,7 @@ class Registrations:
         data = self._seal.open(sealed, _PURPOSE)
         if data is None:
             return None
-        said = msgspec.json.decode(data, type=_Said)
+        said = msgspec.json.decode(data, type=_Registration)
         allowed = tuple(u for u in said.redirects if redirects.is_allowed(u, self._patterns))
         return Client(client_id, said.name, allowed, said.method) if allowed else None
 

@@ -40,7 +40,7 @@ _CODE_S, _BEGUN_S = 60.0, 600.0
 _CODE_KNOWN_S = 660.0
 """How long a code itself says that it holds, by the clock of the replica that made it, which
 another replica's may differ from. The store, with one clock for all, decides when it expires."""
-_AGAIN_S = 30.0
+_REUSE_S = 30.0
 """How long the refresh token before the newest is answered as it was, as Okta and Cognito do: two
 windows of a program may refresh at once, and a client that lost the answer asks again."""
 _GIVEN_UP_S = 60.0
@@ -156,7 +156,7 @@ class Grants:
             step, grant, since_s = await self._found(handle, client)
             used = step == handle.step + 1
             coming = used and grant.step is not None and grant.step < step
-            if step != handle.step and not (coming or (used and since_s <= _AGAIN_S)):
+            if step != handle.step and not (coming or (used and since_s <= _REUSE_S)):
                 raise await self._reused(handle)
             self._check_resource(resource, grant.request)
             if not used:

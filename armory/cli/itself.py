@@ -1,4 +1,4 @@
-"""A gateway that would be its own upstream, or start itself again and again.
+"""Detects a gateway that would be its own upstream, or start itself again and again.
 
 Owns: refusing that, and the variable by which a gateway knows what those serve that started it.
 """

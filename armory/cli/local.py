@@ -1,4 +1,4 @@
-"""A gateway that is opened in this process for the duration of a command.
+"""Opens a gateway in this process for the duration of a command.
 
 Owns: opening it and asking it. Never imports a web framework.
 """

@@ -1,4 +1,4 @@
-"""`armory`: finds the subcommand and turns whatever goes wrong into a message and an exit code.
+"""`armory`: finds the subcommand, and turns errors into a message and an exit code.
 
 Owns: the list of commands, imported only when used, and the exit codes. Exit codes: 0 done, 1 the
 thing asked for failed, 2 usage or configuration, 3 an upstream could not be reached.
@@ -21,9 +21,9 @@ from typing import Any
 import click
 
 from armory.cli.output import say_failure
-from armory.cli.plain import is_text
 from armory.config.home import home_here
 from armory.config.problems import nearest
+from armory.domain.encoding import is_encodable
 from armory.errors import ArmoryError, ConfigError, InvalidRequest, UpstreamUnavailable
 from armory.observability.deferred import log_later
 from armory.observability.settings import LogSettings
@@ -218,7 +218,7 @@ def _run(given: list[str]) -> int:
 
 def _unforeseen(error: Exception, given: Sequence[str]) -> dict[str, Any]:
     """An error that no command expects, as `--json` shows it."""
-    odd = [one for one in given if isinstance(error, UnicodeError) and not is_text(one)]
+    odd = [one for one in given if isinstance(error, UnicodeError) and not is_encodable(one)]
     if odd:  # a file may be called so, hardly anything else
         return {"code": "usage", "message": f"{odd[0]!r} is not UTF-8 text", "exit_code": USAGE}
     message = (

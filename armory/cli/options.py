@@ -120,7 +120,7 @@ def _url_and_token(command: _F, otherwise: str) -> _F:
     )(command)
 
 
-def loaded_config(given: str | None, *, quiet: bool = False) -> Loaded:
+def loaded_config(given: str | None) -> Loaded:
     """Load the configuration, and print its notices to standard error.
 
     Raises:
@@ -129,8 +129,7 @@ def loaded_config(given: str | None, *, quiet: bool = False) -> Loaded:
     from armory.config.load import load_file  # a command that asks a gateway needs no models
 
     loaded = load_file(find_config(given))
-    if not quiet:
-        say_notices(loaded)
+    say_notices(loaded)
     return loaded
 
 

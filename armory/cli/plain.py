@@ -1,4 +1,4 @@
-"""Makes text of strangers (servers, callers, registries) safe to show on a terminal.
+"""Makes text from servers, callers and registries safe to print on a terminal.
 
 Owns: taking out what a terminal would obey: nobody but the commands moves its cursor, names its
 window or writes its clipboard. Never imports anything else of Armory.
@@ -17,17 +17,6 @@ _SEQUENCES = re.compile(
 _OBEYED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """Control characters except tab and line feed, and those that change the direction of a text."""
 _ABOVE_ASCII = re.compile(r"[\x7f-\x9f]")
-
-
-def is_text(text: str) -> bool:
-    """Whether it can be written as UTF-8: bytes of a command line that are none become halves of
-    characters.
-    """
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def plain(text: str) -> str:

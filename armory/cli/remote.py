@@ -1,4 +1,4 @@
-"""A gateway that runs elsewhere, asked over HTTP.
+"""Requests of commands to a running gateway over HTTP.
 
 Owns: `--url`: which endpoint it means, and what is said when nobody answers there. Never imports
 the gateway's own rooms: a question to another gateway loads none.

@@ -1,4 +1,4 @@
-"""What every block of the configuration shares.
+"""The base class and types that all blocks of the configuration share.
 
 Owns: the base model, the field types that several blocks use, and both ways between a block and a
 room's settings: the defaults that it takes, the values that it gives. Never imports a room.

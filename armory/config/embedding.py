@@ -1,4 +1,4 @@
-"""Who computes embeddings, by the configuration.
+"""Which provider computes embeddings, according to the configuration.
 
 Owns: what `auto` means, and a missing key. Never imports a room but for the names of embedders.
 """

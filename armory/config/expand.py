@@ -41,7 +41,7 @@ def expand(
     variables: Mapping[str, str],
     *,
     keep_principal: bool,
-    verbatim: bool = False,
+    verbatim: bool,
     url: bool = False,
 ) -> str:
     """`text` with its variables filled in.

@@ -1,5 +1,5 @@
-"""Whether a value can work where it stands: keys of another kind of upstream, headers, hosts,
-origins, addresses.
+"""Validation of single values: keys of another kind of upstream, headers, hosts, origins,
+addresses.
 
 Owns: these checks of single values, which go by nothing but the key beside them. Never imports a
 room, but the form of a header's name.
@@ -8,16 +8,14 @@ room, but the form of a header's name.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from urllib.parse import urlsplit
 
 from armory.config.base import HTTP_URL, NO_HOST, has_host
 from armory.config.blocks.upstream import UpstreamConfig
 from armory.config.model import Config
-from armory.config.problems import Path
+from armory.config.problems import Findings, Path
 from armory.protocol.headers import HEADER_NAME
-
-Found = Iterator[tuple[Path, str]]
 
 KINDS = ("command", "url", "openapi", "skills")
 _OF_A_PROCESS = ("args", "env", "cwd", "inherit_env", "start_timeout_s")
@@ -36,14 +34,14 @@ _ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^\s/@?#*]+/?")
 
 
 def misplaced_keys(given: Collection[str]) -> list[str]:
-    """Of the keys of one upstream, those that belong to another kind."""
+    """The keys of one upstream that belong to another kind of upstream."""
     kinds = [kind for kind in KINDS if kind in given]
     if len(kinds) != 1:
         return []
     return [name for name in given if name in _BELONG and kinds[0] not in _BELONG[name]]
 
 
-def upstreams(config: Config) -> Found:
+def upstreams(config: Config) -> Findings:
     """Keys and headers that could not have any effect."""
     for key, block in config.upstreams.items():
         at = ("upstreams", key)
@@ -75,7 +73,7 @@ def upstreams(config: Config) -> Found:
                 )
 
 
-def _process(at: Path, block: UpstreamConfig) -> Found:
+def _process(at: Path, block: UpstreamConfig) -> Findings:
     """What no process can be given."""
     for name in block.env:
         if not name or "=" in name or "\0" in name:
@@ -91,7 +89,7 @@ def _process(at: Path, block: UpstreamConfig) -> Found:
             yield (*at, *place), "it holds a NUL character, which no process can be given"
 
 
-def hosts(config: Config) -> Found:
+def hosts(config: Config) -> Findings:
     """Names that no request could bring."""
     for position, host in enumerate(config.server.allowed_hosts):
         if not _HOST.fullmatch(host.lower()):
@@ -102,7 +100,7 @@ def hosts(config: Config) -> Found:
             )
 
 
-def origins(config: Config) -> Found:
+def origins(config: Config) -> Findings:
     """Origins that no browser sends."""
     for position, origin in enumerate(config.server.allowed_origins):
         if not _ORIGIN.fullmatch(origin.lower()):
@@ -113,7 +111,7 @@ def origins(config: Config) -> Found:
             )
 
 
-def with_hosts(config: Config) -> Found:
+def with_hosts(config: Config) -> Findings:
     """URLs that name nobody, of those that may be something else than a URL."""
     rag = config.tool_rag
     urls: dict[Path, str | None] = {
@@ -127,7 +125,7 @@ def with_hosts(config: Config) -> Found:
             yield path, NO_HOST
 
 
-def addresses(config: Config) -> Found:
+def addresses(config: Config) -> Findings:
     """Where models and vectors are."""
     agent, rag = config.agent, config.tool_rag
     urls: dict[Path, str | None] = {

@@ -1,4 +1,4 @@
-"""From a file to a `Config`, or to every problem at once.
+"""Loads a file as a `Config`, or reports every problem at once.
 
 Owns: merging client maps, filling variables, naming what is wrong. Never
 imports a room above `domain`.

@@ -1,4 +1,4 @@
-"""What reading a configuration ends in: one that holds, or every problem at once.
+"""The result of reading a configuration: a valid one, or every problem at once.
 
 Owns: `Loaded` and `ConfigProblems`. Never imports a room.
 """

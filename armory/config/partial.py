@@ -1,4 +1,4 @@
-"""What is left of a configuration when its wrong values are taken out.
+"""The rest of a configuration after its invalid values were removed.
 
 Owns: the stand-in that cross-checks run on, so that every problem shows at once. Never imports a
 room.

@@ -1,15 +1,17 @@
-"""One thing that is wrong with a configuration, and how its place is written.
+"""A problem of a configuration, and how its place is written.
 
-Owns: `Path` and `Problem`. Never imports a room.
+Owns: `Path`, `Findings` and `Problem`. Never imports a room.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 Path = tuple[str | int, ...]
+Findings = Iterator[tuple[Path, str]]
+"""Problems that a check finds: where, and what is wrong."""
 
 
 def dotted(path: Sequence[str | int]) -> str:

@@ -204,7 +204,7 @@ def _kind(value: object) -> str:
 def _syntax(error: yaml.YAMLError) -> Problem:
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         mark = error.problem_mark
-        said = error.problem or error.context or "unreadable"
-        what = next((words for part, words in _IN_WORDS if part in said), said)
+        message = error.problem or error.context or "unreadable"
+        what = next((words for part, words in _IN_WORDS if part in message), message)
         return Problem("", f"broken YAML in column {mark.column + 1}: {what}", mark.line + 1)
     return Problem("", f"broken YAML: {error}")

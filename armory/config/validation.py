@@ -1,4 +1,4 @@
-"""pydantic's errors in the words of `armory.yaml`.
+"""Rewords pydantic's errors for `armory.yaml`.
 
 Owns: paths, nearest keys and values for messages; hides what may be secret. Never imports a room.
 """
@@ -128,7 +128,7 @@ def _message(detail: ErrorDetails, path: Path, written: Any) -> str:
 
 
 def _fix(kind: str, given: Any, wanted: str, shown: str) -> str:
-    """What to write instead, where it can be told."""
+    """What to write instead; empty if that is not known."""
     if kind == "literal_error" and isinstance(given, str):
         choices = [part.strip("'") for part in wanted.replace(" or ", ", ").split(", ")]
         guess = nearest(given, choices)
@@ -185,7 +185,7 @@ def _model_in(annotation: Any) -> Any:
 
 
 def _value(path: Path, written: Any) -> str:
-    """What stands in the file, as short text; empty for what may be a secret."""
+    """The value in the file as short text; empty for what may be a secret."""
     place = written
     for part in path:
         if (place := _step(place, part)) is _NOWHERE:

@@ -42,7 +42,7 @@ _LENGTHS: Mapping[str, tuple[str, str]] = {
 
 
 def expectation(
-    kind: str, context: Mapping[str, Any], given: object, patterns: Mapping[str, str] | None = None
+    kind: str, context: Mapping[str, Any], given: object, patterns: Mapping[str, str]
 ) -> str | None:
     """What was expected, as the words after "expected"; None for kinds whose message says it
     already.
@@ -67,7 +67,7 @@ def expectation(
         return f"{word} {_number(number)} {units[number != 1]}"
     if kind == "string_pattern_mismatch":
         pattern = str(context.get("pattern", ""))
-        return (patterns or {}).get(pattern, f"text that matches {pattern}")
+        return patterns.get(pattern, f"text that matches {pattern}")
     return None
 
 

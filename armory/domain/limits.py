@@ -1,7 +1,7 @@
 """What a request needs of its caller's rate limit, daily quota and slots.
 
-Owns: `Demand` and `Taken`, as values, and `Holdings`. Never imports anything but the standard
-library.
+Owns: `Demand` and `DemandOutcome`, as values, and `Holdings`. Never imports anything but the
+standard library.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Demand:
     slots: int | None = None
 
 
-class Taken(NamedTuple):
+class DemandOutcome(NamedTuple):
     """The outcome of a demand.
 
     Attributes:

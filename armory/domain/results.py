@@ -39,7 +39,7 @@ class Explanation(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class KnownExplanation:
     """An explanation that is known.
 
     Attributes:
@@ -67,7 +67,7 @@ class Match:
     score: float
     probability: float
     raw_score: float
-    explanation: Explanation = field(default=Given(), repr=False, compare=False)
+    explanation: Explanation = field(default=KnownExplanation(), repr=False, compare=False)
 
     @property
     def signals(self) -> Mapping[str, float]:

@@ -1,4 +1,4 @@
-"""Normalising URIs the way whoever opens them does.
+"""Normalises URIs as clients and servers do that open them.
 
 Owns: the normal form, the check for dot segments, and which foreign URLs a library may read. Never
 imports another room.

@@ -1,7 +1,7 @@
 """What tool definitions cost in a prompt: everything, filtered, searched for, and as TOON.
 
-Owns: the counting and its JSON. Never imports the gateway, whose meta-tools and answers come in as
-values, nor a chat library.
+Owns: the counting, and the JSON of a report. Never imports the gateway, whose meta-tools and
+answers come in as values, nor a chat library.
 
 Everything that a way of listing puts into the context is counted: the definitions, the meta-tools
 that come with them, and for searching on demand the round trip as well (the model's call and the
@@ -20,8 +20,7 @@ from armory.domain.query import Query
 from armory.domain.results import Selection
 from armory.domain.tool import ToolRecord
 from armory.errors import InvalidRequest
-from armory.llm.client import FirstToken, Message
-from armory.llm.errors import ChatError
+from armory.llm.client import FirstToken
 from armory.llm.tokens import estimate_tokens
 
 Definition = Mapping[str, Any]
@@ -37,14 +36,6 @@ class Search(Protocol):
 
     def __call__(self, query: Query) -> Awaitable[Selection]:
         """The selection that a listing shows for this query."""
-        ...
-
-
-class Prober(Protocol):
-    """Measures the time to a model's first token (`llm.client.ChatClient`)."""
-
-    async def time_to_first_token(self, messages: Sequence[Message]) -> FirstToken:
-        """Send a conversation, stop at the first piece of the answer."""
         ...
 
 
@@ -138,7 +129,7 @@ class ContextReport:
 
     def to_json(self) -> dict[str, Any]:
         """The report as a JSON object."""
-        told: dict[str, Any] = {
+        report: dict[str, Any] = {
             "tools": self.tools,
             "queries": len(self.queries),
             "tokens": {
@@ -151,7 +142,7 @@ class ContextReport:
         }
         for way in WAYS:
             values = self.values(way)
-            told["tokens"][way] = (
+            report["tokens"][way] = (
                 None
                 if values is None
                 else {
@@ -162,11 +153,11 @@ class ContextReport:
                 }
             )
         found = [cost.returned for cost in self.queries]
-        told["returned_mean"] = round(fmean(found), 2) if found else 0.0
-        told["empty_share"] = round(found.count(0) / len(found), 4) if found else 0.0
+        report["returned_mean"] = round(fmean(found), 2) if found else 0.0
+        report["empty_share"] = round(found.count(0) / len(found), 4) if found else 0.0
         if self.ttft is not None:
-            told["ttft"] = _ttft_json(self.ttft)
-        return told
+            report["ttft"] = _ttft_json(self.ttft)
+        return report
 
 
 def compact(value: Any) -> str:
@@ -291,51 +282,6 @@ def _smaller(value: Any, toon: ToToon) -> int:
     return plain if encoded is None else min(plain, estimate_tokens(encoded))
 
 
-async def first_tokens(
-    prober: Prober,
-    model: str,
-    tools: Sequence[ToolRecord],
-    queries: Sequence[str],
-    search: Search,
-    *,
-    pinned: frozenset[str] = frozenset(),
-    on_progress: Callable[[int, int], None] | None = None,
-) -> FirstTokens:
-    """Measure the time to the first token with the full list and with the selection in the prompt.
-
-    The two take turns, so that a warm cache or a busy machine favours neither. An endpoint that
-    fails ends the measuring with what there is, and `problem` says why.
-    """
-    shown_as = {tool.name: definition_of(tool) for tool in tools}
-    every = compact(list(shown_as.values()))
-    full: list[FirstToken] = []
-    selected: list[FirstToken] = []
-    problem = ""
-    for done, query in enumerate(queries, start=1):
-        selection = await search(Query((query,)))
-        names = {match.tool.name for match in selection.matches} | pinned
-        some = compact([shown for name, shown in shown_as.items() if name in names])
-        try:
-            both = [
-                await prober.time_to_first_token(_prompt(listed, query)) for listed in (every, some)
-            ]
-        except ChatError as error:
-            problem = error.message
-            break
-        full.append(both[0])
-        selected.append(both[1])
-        if on_progress is not None:
-            on_progress(done, len(queries))
-    return FirstTokens(model, tuple(full), tuple(selected), problem)
-
-
-def _prompt(listed: str, query: str) -> list[Message]:
-    return [
-        {"role": "system", "content": f"You can call these tools:\n{listed}"},
-        {"role": "user", "content": query},
-    ]
-
-
 def _ttft_json(ttft: FirstTokens) -> dict[str, Any]:
     def side(values: Sequence[FirstToken]) -> dict[str, float]:
         if not values:
@@ -346,12 +292,12 @@ def _ttft_json(ttft: FirstTokens) -> dict[str, Any]:
             "seconds_max": round(max(v.seconds for v in values), 4),
         }
 
-    told: dict[str, Any] = {
+    report: dict[str, Any] = {
         "model": ttft.model,
         "queries": len(ttft.full),
         "full": side(ttft.full),
         "selected": side(ttft.selected),
     }
     if ttft.problem:
-        told["problem"] = ttft.problem
-    return told
+        report["problem"] = ttft.problem
+    return report

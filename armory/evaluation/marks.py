@@ -41,7 +41,7 @@ class Marked:
         """Whether the labels suffice for measuring."""
         return self.none or bool(self.right)
 
-    def said(self, tool: str | None, right: bool | None) -> Marked:
+    def with_label(self, tool: str | None, right: bool | None) -> Marked:
         """The query with one more label; see `MarkedQueries.mark`."""
         if tool is None:
             return Marked(self.query, none=right is False)
@@ -98,7 +98,7 @@ class MarkedQueries:
             BackendError: the files cannot be written.
         """
         known = {marked.query: marked for marked in self.all()}
-        after = known[query] = known.get(query, Marked(query)).said(tool, right)
+        after = known[query] = known.get(query, Marked(query)).with_label(tool, right)
         try:
             self._write_all(known.values(), tools)
         except OSError as error:

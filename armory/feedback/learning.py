@@ -91,7 +91,7 @@ class Learning:
         engine: Callable[[], Embedding | None],
         stored: StoredUses,
         feed: ChangeFeed,
-        redacted: Callable[[str], str] = str,
+        redacted: Callable[[str], str],
         *,
         batch_s: float = BATCH_S,
     ) -> None:

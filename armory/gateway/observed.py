@@ -85,11 +85,11 @@ class ObservedPool:
             if usual is None:
                 return reply
             seconds = perf_counter() - started
-            told = usual.get((call.hop, call.method, call.name_header))
-            if told is not None:
-                told.append(seconds)
-                if len(told) >= AT_ONCE:
-                    told.fold()
+            observed = usual.get((call.hop, call.method, call.name_header))
+            if observed is not None:
+                observed.append(seconds)
+                if len(observed) >= AT_ONCE:
+                    observed.fold()
                 return reply
         self._ended(server, call, operation, span, perf_counter() - started, reply)
         return reply

@@ -169,14 +169,14 @@ def _told_once(params: dict[str, Raw]) -> dict[str, Raw]:
     """The parameters of a completion without names that come twice: values are judged by the last
     of them, and some servers read the first.
     """
-    told = dict(params)
+    passed = dict(params)
     for part in ("argument", "context"):
         opened = members_or_none(params.get(part))
         if opened is None:
             continue
         given = members_or_none(opened.get("arguments"))
-        told[part] = pack(opened if given is None else {**opened, "arguments": pack(given)})
-    return told
+        passed[part] = pack(opened if given is None else {**opened, "arguments": pack(given)})
+    return passed
 
 
 def _completed(context: RequestContext, reply: Reply) -> Reply:

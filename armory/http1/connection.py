@@ -231,8 +231,8 @@ class Connection(asyncio.BufferedProtocol):
         if exc is None and response.status and response.endless:
             response.finish()
         else:
-            said = "in the middle of its answer" if response.status else "without an answer"
-            response.fail(ClosedEarly(f"it closed the connection {said}"))
+            when = "in the middle of its answer" if response.status else "without an answer"
+            response.fail(ClosedEarly(f"it closed the connection {when}"))
             response.close()
 
     # --- parsing

@@ -17,7 +17,7 @@ _UNSUPPORTED = frozenset({"unsupported_parameter", "unsupported_value"})
 _WORD = re.compile(r"[a-z_]+")
 _SHORTEST = 6
 """Shorter keys are not looked for: they would be found in any text."""
-_SAID = 300
+_MESSAGE_CHARS = 300
 """Characters of an endpoint's own message that are shown."""
 
 
@@ -77,10 +77,10 @@ class Parameters:
 def _named(body: object, given: Iterable[str]) -> str | None:
     """The parameter that an endpoint reports as unsupported."""
     said = _message(body)
-    told = cast("dict[str, Any]", body) if isinstance(body, dict) else {}
-    if told.get("code") not in _UNSUPPORTED and "support" not in said.lower():
+    members = cast("dict[str, Any]", body) if isinstance(body, dict) else {}
+    if members.get("code") not in _UNSUPPORTED and "support" not in said.lower():
         return None
-    parameter = told.get("param")
+    parameter = members.get("param")
     if isinstance(parameter, str) and parameter:
         return parameter if parameter in given else None
     # Some name it in their message alone: "Argument not supported on this model: stop".
@@ -98,7 +98,7 @@ def error_text(body: object, secret: str) -> str:
     if len(secret) >= _SHORTEST:
         said = said.replace(secret, HIDDEN)
     said = redacted(said)
-    return said if len(said) <= _SAID else f"{said[:_SAID]}..."
+    return said if len(said) <= _MESSAGE_CHARS else f"{said[:_MESSAGE_CHARS]}..."
 
 
 def _message(body: object) -> str:
@@ -106,7 +106,7 @@ def _message(body: object) -> str:
         return "" if body.lstrip().startswith("<") else body
     if not isinstance(body, dict):
         return ""
-    told = cast("dict[str, Any]", body)
+    members = cast("dict[str, Any]", body)
     return next(
-        (said for key in ("message", "detail") if isinstance(said := told.get(key), str)), ""
+        (said for key in ("message", "detail") if isinstance(said := members.get(key), str)), ""
     )

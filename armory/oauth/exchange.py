@@ -132,8 +132,8 @@ async def exchange(
     except (aiohttp.ClientError, OSError, ValueError, TimeoutError, ConfigError) as error:
         where = url.partition("?")[0]
         why = _why(error, where)
-        said = f"{where} did not answer from a public address" if route.named == () else why
-        raise NoAnswer(said, why) from None
+        message = f"{where} did not answer from a public address" if route.named == () else why
+        raise NoAnswer(message, why) from None
 
 
 def _why(error: Exception, where: str) -> str:

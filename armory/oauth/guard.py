@@ -1,4 +1,4 @@
-"""SSRF protection: which addresses may be requested where somebody else chose the URL.
+"""SSRF protection: which addresses may be requested for URLs that others chose.
 
 Owns: what a public address is, and when one is required. Never sends anything.
 
@@ -26,7 +26,7 @@ of outside, each look-up may take its whole time limit."""
 
 
 class NotPublic(OSError):
-    """The address is not public, and the URL comes from somebody else."""
+    """The address is not public, and the URL was chosen by somebody else."""
 
     def __init__(self) -> None:
         super().__init__("not a public address")

@@ -139,7 +139,7 @@ class CancelReason(str):
     more: Mapping[str, Raw] = MappingProxyType({})
 
     @classmethod
-    def said(cls, params: Params) -> CancelReason | None:
+    def of(cls, params: Params) -> CancelReason | None:
         """The reason in a `notifications/cancelled`, with what it says besides and the members of
         its `_meta` that pass on; None: none.
         """

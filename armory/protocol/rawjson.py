@@ -158,8 +158,8 @@ def need_members(raw: Raw) -> dict[str, Raw]:
     """
     found = members_or_none(raw)
     if found is None:
-        said = "the upstream's answer cannot be looked into: no object, or too many members"
-        raise RpcError(BACKEND, said)
+        message = "the upstream's answer cannot be looked into: no object, or too many members"
+        raise RpcError(BACKEND, message)
     return found
 
 

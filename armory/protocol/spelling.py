@@ -66,10 +66,10 @@ def refuse_other_case(members: Mapping[str, Raw], where: str) -> None:
     if _NAMES.issuperset(members):
         return
     for name in members:
-        told = _read(name)
-        if name in _NAMES or len(told) > _LONGEST:
+        spelt = _read(name)
+        if name in _NAMES or len(spelt) > _LONGEST:
             continue
-        meant = _BY_FOLDED.get(_folded(told))
+        meant = _BY_FOLDED.get(_folded(spelt))
         if meant is not None:
             raise RpcError(
                 INVALID_PARAMS,

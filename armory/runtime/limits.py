@@ -14,7 +14,7 @@ from math import ceil
 from typing import Protocol
 
 from armory.config import Config
-from armory.domain.limits import Counted, Demand, Exceeded, PerDay, Rate, Taken
+from armory.domain.limits import Counted, Demand, DemandOutcome, Exceeded, PerDay, Rate
 from armory.domain.principal import Principal
 from armory.errors import BackendError, QuotaExceeded, RateLimited
 from armory.gateway.calls.meta_tools import CALL_METHOD
@@ -28,7 +28,7 @@ from armory.storage.shared_counts import SharedCounts
 from armory.tasks import spawn, stop
 
 _log = Logger(__name__)
-_AGAIN_S = 1.0
+_RETRY_S = 1.0
 """How long Redis is left alone after it failed: every call would wait for its deadline."""
 
 
@@ -140,7 +140,7 @@ class Limits:
             try:
                 taken = await shared.take(demand)
             except BackendError as error:
-                self._again_at = self._clock() + _AGAIN_S
+                self._again_at = self._clock() + _RETRY_S
                 if self.away is None:
                     _log.warning("limits_not_shared", error=error.message)
                 if self._probing is None or self._probing.done():
@@ -152,9 +152,9 @@ class Limits:
         return self._result(demand, self._local.take(demand), self._local.give_back)
 
     async def _until_back(self, shared: SharedCounts) -> None:
-        """Probe until Redis counts again, even if nobody calls meanwhile."""
+        """Probe Redis until it counts again, even without calls."""
         while True:
-            await asyncio.sleep(_AGAIN_S)
+            await asyncio.sleep(_RETRY_S)
             if self.away is None:
                 return
             try:
@@ -174,7 +174,7 @@ class Limits:
         await stop(self._probing)
 
     def _result(
-        self, demand: Demand, taken: Taken, give_back: Callable[[str], None]
+        self, demand: Demand, taken: DemandOutcome, give_back: Callable[[str], None]
     ) -> Hold | None:
         if taken.exceeded is not None:
             self._refused(taken.exceeded)
@@ -182,7 +182,7 @@ class Limits:
         return partial(give_back, taken.lease) if taken.lease else None
 
 
-def refusal(demand: Demand, taken: Taken) -> RateLimited:
+def refusal(demand: Demand, taken: DemandOutcome) -> RateLimited:
     """The error for a demand that exceeds a limit."""
     wait_s = taken.wait_s
     if taken.exceeded == "rate" and demand.rate is not None:

@@ -94,8 +94,8 @@ class Rereading:
         """
         path = self._path
         if path is None:
-            said = "this gateway was not started from a file; there is nothing to read"
-            raise ConfigError(said)
+            message = "this gateway was not started from a file; there is nothing to read"
+            raise ConfigError(message)
 
         async def work() -> Reloaded:
             if not dry_run:

@@ -56,8 +56,8 @@ def rest_services(
         described = runtime.loaded.config.tool_rag.model_dump_json()
         engine = runtime.retriever
         tuned = None if engine is None else engine.settings.rank.calibration
-        said = f"{armory_version()}\0{described}\0{tuned!r}"
-        return hashlib.sha256(said.encode()).hexdigest() + learned
+        identity = f"{armory_version()}\0{described}\0{tuned!r}"
+        return hashlib.sha256(identity.encode()).hexdigest() + learned
 
     def upstreams() -> dict[str, UpstreamInfo]:
         return upstreams_of(runtime)

@@ -39,7 +39,7 @@ class Reloadable:
     gateway: GatewaySettings
 
 
-def reloadable(loaded: Loaded, packs: Packs | None = None) -> Reloadable:
+def reloadable(loaded: Loaded, packs: Packs | None) -> Reloadable:
     """The replaceable part of a configuration.
 
     Args:

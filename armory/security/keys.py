@@ -69,15 +69,15 @@ class _Key:
     """A key with its metadata."""
 
     key: jwt.PyJWK
-    said: dict[str, Any]
+    jwk: dict[str, Any]
 
     def checking(self, algorithm: str) -> jwt.PyJWK:
         """The key for one algorithm: an RSA key works with each, unless it names one (RFC 7517,
         4.4).
         """
-        if self.said["kty"] != "RSA" or "alg" in self.said or algorithm[:2] not in ("RS", "PS"):
+        if self.jwk["kty"] != "RSA" or "alg" in self.jwk or algorithm[:2] not in ("RS", "PS"):
             return self.key
-        return jwt.PyJWK(self.said, algorithm)
+        return jwt.PyJWK(self.jwk, algorithm)
 
 
 class KeySet:
@@ -184,7 +184,7 @@ class KeySet:
                 raise
             _log.rate_limited("warning", "jwks_not_refreshed", error=error.message)
             return
-        if _told(keys) != _told(self._keys):
+        if _documents(keys) != _documents(self._keys):
             self.generation += 1
         self._keys, self._failure = keys, ""
         self._fetched_at = self._clock()
@@ -200,20 +200,20 @@ class KeySet:
                 continue
             if entry.get("use", "sig") != "sig":
                 continue
-            said = {name: entry[name] for name in _PUBLIC if name in entry}
-            if _is_huge(said):
+            jwk = {name: entry[name] for name in _PUBLIC if name in entry}
+            if _is_huge(jwk):
                 _log.rate_limited("warning", "jwk_left_out", error="it is too large")
                 continue
             try:
-                keys[str(entry.get("kid", ""))] = _Key(jwt.PyJWK(said), said)
+                keys[str(entry.get("kid", ""))] = _Key(jwt.PyJWK(jwk), jwk)
             except Exception as error:  # noqa: BLE001 whatever is wrong with it, others hold
                 _log.rate_limited("warning", "jwk_left_out", error=type(error).__name__)
         return keys
 
 
-def _told(keys: dict[str, _Key]) -> dict[str, dict[str, Any]]:
-    return {key_id: key.said for key_id, key in keys.items()}
+def _documents(keys: dict[str, _Key]) -> dict[str, dict[str, Any]]:
+    return {key_id: key.jwk for key_id, key in keys.items()}
 
 
-def _is_huge(said: dict[str, Any]) -> bool:
-    return any(len(str(said.get(name, ""))) * 6 > bits + 32 for name, bits in _MAX_RSA.items())
+def _is_huge(jwk: dict[str, Any]) -> bool:
+    return any(len(str(jwk.get(name, ""))) * 6 > bits + 32 for name, bits in _MAX_RSA.items())

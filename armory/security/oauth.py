@@ -37,7 +37,7 @@ _REFUSED_S = 10.0
 _CLIENT = ("client_id", "azp", "cid", "appid")
 """Who asked for a token: by RFC 9068 and introspection, of Keycloak, Auth0 and Entra, of Okta, and
 of Entra in tokens of version 1.0."""
-_UNSAID_S = 3_600.0
+_UNKNOWN_EXPIRY_S = 3_600.0
 """How long something that was opened with a token stays open if the provider does not say when the
 token expires. The provider is asked again every minute in which the token is used."""
 
@@ -126,8 +126,8 @@ class OAuthScheme:
             _log.rate_limited("info", "access_token_refused", reason="cnf", issuer=first.name)
             raise AuthenticationFailed(REFUSED)
         now = time.time()
-        told = {name: value for name, value in said.items() if value is not None}
-        claims = {"exp": now + _UNSAID_S, **told}
+        present = {name: value for name, value in said.items() if value is not None}
+        claims = {"exp": now + _UNKNOWN_EXPIRY_S, **present}
         if "sub" not in claims and "username" in claims:
             claims["sub"] = claims["username"]
         starts = claims.get("nbf")

@@ -54,12 +54,12 @@ class Rule:
 
 
 def names_of(principal: Principal) -> list[str]:
-    """What a rule may name somebody by."""
+    """The names by which rules may refer to a principal."""
     names = [principal.subject, *principal.scopes]
     return names if principal.user is None else [*names, principal.user]
 
 
-class _Said(NamedTuple):
+class _Combined(NamedTuple):
     """What several rules say together."""
 
     deny: Patterns
@@ -114,7 +114,7 @@ class Rules:
         rules: as configured.
     """
 
-    def __init__(self, rules: Sequence[Rule] = ()) -> None:
+    def __init__(self, rules: Sequence[Rule]) -> None:
         self.each = tuple(rules)
         self._of_names: dict[str, list[int]] = {}
         self._others: list[int] = []  # for everybody, or for names of a pattern
@@ -125,8 +125,8 @@ class Rules:
             else:
                 self._others.append(position)
         self._applicable = ByNames(partial(_applying, self.each, self._of_names, self._others))
-        self._patterns: dict[Applicable, _Said] = {}
-        self._latest: tuple[Applicable, _Said] | None = None
+        self._patterns: dict[Applicable, _Combined] = {}
+        self._latest: tuple[Applicable, _Combined] | None = None
         self._kept = 0
         self._decisions: dict[tuple[Applicable, str], bool] = {}
         self._allowing: dict[tuple[Applicable, str], bool] = {}
@@ -149,14 +149,14 @@ class Rules:
 
     def decide(self, applicable: Applicable, name: str) -> bool:
         """Whether these rules allow a name or URI; not cached."""
-        said = self._said(applicable)
+        said = self._combined(applicable)
         return not said.deny.match(name) and said.allow.match(name)
 
     def deny(self, applicable: Applicable, name: str) -> bool:
-        """Whether one of those that apply denies a name or URI."""
-        return self._said(applicable).deny.match(name)
+        """Whether an applicable rule denies a name or URI."""
+        return self._combined(applicable).deny.match(name)
 
-    def _said(self, applicable: Applicable) -> _Said:
+    def _combined(self, applicable: Applicable) -> _Combined:
         """What rules say together; mostly it is asked of the same ones again, and thousands of
         positions take long to compare.
         """
@@ -168,7 +168,7 @@ class Rules:
             rules = [self.each[position] for position in applicable]
             deny = [pattern for rule in rules for pattern in rule.deny]
             allow = [pattern for rule in rules for pattern in rule.allow]
-            found = _Said(Patterns(deny), Patterns(allow))
+            found = _Combined(Patterns(deny), Patterns(allow))
             self._kept += len(deny) + len(allow) + 1
             if self._kept > _PATTERNS_KEPT:
                 self._patterns, self._kept = {}, len(deny) + len(allow) + 1

@@ -55,7 +55,7 @@ _FAREWELL_S = 2.0
 _UPGRADE_LOCK = 0x41524D52  # any number that no other program is likely to lock
 _CONNECTING = frozenset(("08", "28", "3D", "53", "57"))
 """Classes of SQLSTATE about reaching a database at all: their messages hold no data."""
-_TOLD = (READ_ONLY, "42704", "42501", "3F000")
+_SHOWN_STATES = (READ_ONLY, "42704", "42501", "3F000")
 """The SQLSTATEs of that, of an unknown setting in `storage.url`, of what its user may not do, and
 of having no schema to make tables in, likewise."""
 _BAD_PARAMETER = "ClientConfigurationError"
@@ -341,5 +341,5 @@ def _reason(error: BaseException) -> str:
     if getattr(found, "sqlite_errorcode", 0) & 0xFF in _FILES:
         return str(found)
     code = str(getattr(found, "sqlstate", None) or "")
-    shown = code[:2] in _CONNECTING or code in _TOLD or kind == _BAD_PARAMETER
+    shown = code[:2] in _CONNECTING or code in _SHOWN_STATES or kind == _BAD_PARAMETER
     return f"{kind}: {found}" if shown else kind

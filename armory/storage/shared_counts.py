@@ -13,7 +13,7 @@ import secrets
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from armory.domain.limits import SLOT_WAIT_S, Demand, Taken
+from armory.domain.limits import SLOT_WAIT_S, Demand, DemandOutcome
 from armory.ending import at_most
 from armory.errors import BackendError
 from armory.logger import Logger
@@ -103,7 +103,7 @@ class SharedCounts:
         self._renewing: asyncio.Task[None] | None = None
         self._giving_back = Tasks()
 
-    async def take(self, demand: Demand) -> Taken:
+    async def take(self, demand: Demand) -> DemandOutcome:
         """Take everything that a request needs, or nothing.
 
         Raises:
@@ -136,13 +136,13 @@ class SharedCounts:
         if not said:
             if lease:  # not before: a renewal would take it
                 self._hold(lease, keys[2])
-            return Taken(lease=lease)
+            return DemandOutcome(lease=lease)
         if said == b"slots":
-            return Taken("concurrency", SLOT_WAIT_S)
+            return DemandOutcome("concurrency", SLOT_WAIT_S)
         if said == b"rate":
-            return Taken("rate", wait_ms / 1_000)
+            return DemandOutcome("rate", wait_ms / 1_000)
         assert per_day is not None
-        return Taken(per_day.kind, wait_ms / 1_000)
+        return DemandOutcome(per_day.kind, wait_ms / 1_000)
 
     async def probe(self) -> None:
         """Check that Redis would count.

@@ -89,16 +89,16 @@ class Buckets:
         self, name: str, seconds: float, series: Series, usual: Hashable | None = None
     ) -> None:
         """As `Durations.record`."""
-        told = self._told[name].get(series)
-        if told is None:
-            told = self._begun(name, series)
+        histogram = self._told[name].get(series)
+        if histogram is None:
+            histogram = self._begun(name, series)
         if usual is not None:
             if len(self.usual) >= USUAL:
                 self.usual.clear()
-            self.usual[usual] = told
-        told.append(seconds)
-        if len(told) >= AT_ONCE:
-            told.fold()
+            self.usual[usual] = histogram
+        histogram.append(seconds)
+        if len(histogram) >= AT_ONCE:
+            histogram.fold()
 
     def _begun(self, name: str, series: Series) -> Uncounted:
         """Create the list of a series."""

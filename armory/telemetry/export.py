@@ -32,7 +32,7 @@ _PROTOCOLS = ("OTEL_EXPORTER_OTLP_PROTOCOL", "OTEL_EXPORTER_OTLP_{}_PROTOCOL")
 _PATH = "observability.otel.enabled"
 _END_S = 5.0
 """How long the end waits for a collector; the exporters themselves would wait ten seconds each."""
-_TOLD_EVERY_S = 60.0
+_LOG_EVERY_S = 60.0
 MODULE = "opentelemetry.exporter.otlp.proto.http"
 
 
@@ -177,7 +177,7 @@ class OnceAMinute(logging.Filter):
         now = self._now()
         if now < self._next:
             return False
-        self._next = now + _TOLD_EVERY_S
+        self._next = now + _LOG_EVERY_S
         return True
 
 

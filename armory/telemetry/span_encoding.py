@@ -1,4 +1,4 @@
-"""Spans as they go over the wire, made of those that were written down here.
+"""Encodes spans for export, from those that were recorded here.
 
 Owns: the bytes of a span, the same as the SDK's encoder makes in ten times as long: most attributes
 are those of the spans before, so their bytes are kept, and in Protobuf a message is the join of its

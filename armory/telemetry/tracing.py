@@ -173,17 +173,17 @@ class Tracing:
             return await search
         span = _child(above, SpanKind.INTERNAL, (_retrieval, "", None))
         failure: str | None = "cancelled"
-        told: dict[str, Any] = {c.QUERY: list(texts)} if self.queries else {}
+        attributes: dict[str, Any] = {c.QUERY: list(texts)} if self.queries else {}
         try:
             found = await search
             failure = None
-            told |= facts(found)
+            attributes |= facts(found)
             return found
         except Exception as error:
             failure = getattr(error, "code", None) or type(error).__name__
             raise
         finally:
-            self.finish(span, told, failure)
+            self.finish(span, attributes, failure)
 
     def passed_on(
         self, params: dict[str, Raw], span: Span | None, operation: Operation | None

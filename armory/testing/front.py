@@ -18,7 +18,7 @@ from msgspec import Raw
 from armory.domain.catalog import EMPTY, Catalog, ServerLists
 from armory.domain.catalog_builder import build_catalog
 from armory.domain.query import Query, VisibleSet
-from armory.domain.results import Given, Match, Selection
+from armory.domain.results import KnownExplanation, Match, Selection
 from armory.domain.tool import ToolRecord
 from armory.errors import UpstreamUnavailable
 from armory.gateway.gateway import Gateway
@@ -240,7 +240,9 @@ class WordRetriever:
             text = f"{tool.name} {tool.description}".lower()
             scores = [_share(words.lower().split(), text) for words in query.texts]
             score = max(scores)
-            matches.append(Match(tool, score, score, score, Given(reason="shared words")))
+            matches.append(
+                Match(tool, score, score, score, KnownExplanation(reason="shared words"))
+            )
         matches.sort(key=lambda match: -match.score)
         nearest = tuple(matches[:5])
         kept = [match for match in matches if match.score >= threshold][: query.top_k or 20]

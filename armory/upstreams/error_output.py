@@ -155,5 +155,5 @@ def _shown(text: str) -> str:
     for end, extra in _EXTRAS.items():
         if text.endswith(end):
             return f'{end}; pip install "armory-mcp-gateway[{extra}]" brings it'
-    said = redacted(text.strip())
-    return said if len(said) <= _QUOTED else f"{said[: _QUOTED - 1]}\u2026"
+    message = redacted(text.strip())
+    return message if len(message) <= _QUOTED else f"{message[: _QUOTED - 1]}\u2026"

@@ -13,7 +13,6 @@ from armory.domain.limits import Holdings
 from armory.errors import UpstreamOverloaded
 from armory.http1.reading import COUNTED_BYTES
 from armory.protocol.link import Call, Owner
-from armory.upstreams.spec import OUTFLOW_BYTES
 
 
 def size_of(call: Call) -> int:
@@ -34,7 +33,7 @@ class Outflow:
         held: bytes that are counted now.
     """
 
-    def __init__(self, limit_bytes: int = OUTFLOW_BYTES) -> None:
+    def __init__(self, limit_bytes: int) -> None:
         self._limit = limit_bytes
         self._by_holder: Holdings[tuple[str, str]] = Holdings()
         self.held = 0

@@ -85,15 +85,15 @@ def _bound(opened: ExitStack, family: int, address: tuple[object, ...]) -> socke
 def cannot_bind(error: OSError, host: str, port: int) -> ConfigError:
     """The error for a port that cannot be bound, with what to do."""
     if error.errno == errno.EADDRINUSE:
-        said = (
+        message = (
             f"port {port} of {host} is taken by another program; choose another one "
             "(--port N, or --port 0 for any that is free)"
         )
     elif error.errno == errno.EACCES:
-        said = f"port {port} needs more rights than Armory has; choose one above 1023"
+        message = f"port {port} needs more rights than Armory has; choose one above 1023"
     elif error.errno == errno.EADDRNOTAVAIL:
-        said = f"{host} is no address of this machine; bind 127.0.0.1 or 0.0.0.0"
-        return ConfigError(said, path="server.host")
+        message = f"{host} is no address of this machine; bind 127.0.0.1 or 0.0.0.0"
+        return ConfigError(message, path="server.host")
     else:
-        said = f"{host}:{port} cannot be bound: {error.strerror or error}"
-    return ConfigError(said, path="server.port")
+        message = f"{host}:{port} cannot be bound: {error.strerror or error}"
+    return ConfigError(message, path="server.port")

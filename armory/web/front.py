@@ -1,4 +1,4 @@
-"""What each request meets first, before router and middleware.
+"""The first handler of each request, before router and middleware.
 
 Owns: `Front`: closing connections at shutdown, the refusals beyond the cap and of long targets, and
 the shortcut to the handlers of MCP. Never imports the application.

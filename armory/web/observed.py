@@ -32,7 +32,7 @@ _DENIED = 401
 
 
 @dataclass(slots=True)
-class Asked:
+class RequestState:
     """The state of one request for tracing and audit.
 
     Attributes:
@@ -64,7 +64,7 @@ def of_a_call(route: Route, response: web.StreamResponse) -> bytes | None:
     return body if isinstance(body, bytes) else None
 
 
-def recorded(route: Route, asked: Asked) -> bool:
+def recorded(route: Route, asked: RequestState) -> bool:
     """Whether a request is audited. Reads of the gateway's own state, as the console makes all the
     time, are not, unless they were refused.
     """
@@ -80,7 +80,7 @@ def _acts(route: Route) -> bool:
 
 @contextmanager
 def traced(
-    tracing: Tracing | None, route: Route, request: web.Request, asked: Asked
+    tracing: Tracing | None, route: Route, request: web.Request, asked: RequestState
 ) -> Generator[None]:
     """Serve a request within a span; reads of the gateway's own state have none.
 
@@ -105,7 +105,7 @@ def traced(
             tracing.finish(operation.span, _facts(route, request, asked), _failure(asked))
 
 
-def _facts(route: Route, request: web.Request, asked: Asked) -> dict[str, Any]:
+def _facts(route: Route, request: web.Request, asked: RequestState) -> dict[str, Any]:
     found: dict[str, Any] = {c.URL_PATH: request.path[:_CHARS], c.URL_SCHEME: request.scheme}
     if asked.status:
         found[c.HTTP_STATUS] = asked.status
@@ -117,7 +117,7 @@ def _facts(route: Route, request: web.Request, asked: Asked) -> dict[str, Any]:
     return found
 
 
-def _failure(asked: Asked) -> str | None:
+def _failure(asked: RequestState) -> str | None:
     """`error.type`; errors of the caller do not count as such."""
     if not asked.status:
         return "cancelled"
@@ -126,7 +126,7 @@ def _failure(asked: Asked) -> str | None:
     return asked.operation.failure if asked.status < 400 else None
 
 
-async def note(audit: AuditLog, route: Route, request: web.Request, asked: Asked) -> None:
+async def note(audit: AuditLog, route: Route, request: web.Request, asked: RequestState) -> None:
     """Write the audit record of a request.
 
     Args:
@@ -160,7 +160,7 @@ async def note(audit: AuditLog, route: Route, request: web.Request, asked: Asked
         await noted
 
 
-def _outcome(asked: Asked) -> str:
+def _outcome(asked: RequestState) -> str:
     if not asked.status:
         return "cancelled"
     if asked.status == _DENIED:

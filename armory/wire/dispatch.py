@@ -115,8 +115,8 @@ class Dispatcher:
         self._interactions.leave(request.client)
 
     def refused(self, caller: Caller, code: int | str, method: str = "") -> None:
-        """Told of a request that its transport refuses by itself: it cannot be understood, does not
-        fit its headers, names no session, or is one too many.
+        """Called for a request that its transport refuses itself: it cannot be understood, does not
+        fit its headers, names no session, or exceeds a limit.
 
         Args:
             caller: who asked, where.

@@ -194,8 +194,8 @@ async def _follow(
     honoured = await asyncio.gather(
         *(follow(subscription, server, of_one, declared) for server, of_one in ids.items())
     )
-    told = dict(zip(ids, honoured, strict=True))
-    return [task for task, (server, id) in tasks.items() if id in told[server]]
+    reported = dict(zip(ids, honoured, strict=True))
+    return [task for task, (server, id) in tasks.items() if id in reported[server]]
 
 
 async def _watch(

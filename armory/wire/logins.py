@@ -28,12 +28,12 @@ def asking_for_logins(method: str, handler: Handler) -> Handler:
         try:
             return await handler(context, params)
         except LoginNeeded as needed:
-            return _asked(context, method, needed)
+            return _login_request(context, method, needed)
 
     return asking
 
 
-def _asked(context: RequestContext, method: str, needed: LoginNeeded) -> Reply:
+def _login_request(context: RequestContext, method: str, needed: LoginNeeded) -> Reply:
     """`input_required`, URL elicitation, or a text with the URL for clients that support neither.
 
     The URL is the gateway's own page, the same for everybody: whoever opens it identifies there.

@@ -125,7 +125,7 @@ def cancelled(message: Message) -> tuple[bytes, CancelReason | None]:
     """The request id in a `notifications/cancelled`, and the reason; empty where it names none."""
     params = notified(message)
     id = params.get("requestId")
-    return b"" if id is None else bytes(memoryview(id)), CancelReason.said(params)
+    return b"" if id is None else bytes(memoryview(id)), CancelReason.of(params)
 
 
 def answer_parts(id: bytes, reply: Reply) -> tuple[Part, ...]:

@@ -132,19 +132,19 @@ class ObservedDispatcher(Dispatcher):
             seconds = perf_counter() - started
             usual = self._usual
             if not elsewhere and (usual is not None or operation.span is not None):
-                told = None
+                observed = None
                 if usual and operation.failure is None:
                     name = params.get("name")
                     of = None if name is None else bytes(name)
-                    told = usual.get((method, of, request.version, not request.headers))
-                if told is not None and (
+                    observed = usual.get((method, of, request.version, not request.headers))
+                if observed is not None and (
                     reply is not None
                     and reply.error is None
                     and (operation.upstream or failure_of(reply) is None)
                 ):
-                    told.append(seconds)
-                    if len(told) >= AT_ONCE:
-                        told.fold()
+                    observed.append(seconds)
+                    if len(observed) >= AT_ONCE:
+                        observed.fold()
                 elif self._durations is not None:
                     _measured(self._durations, request, (method, params), operation, reply, seconds)
                 if operation.span is not None and tracing is not None:

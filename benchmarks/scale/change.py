@@ -47,7 +47,7 @@ from benchmarks.scale.run import Noisy, base_vectors, settled
 from benchmarks.scale.upstream import definitions
 
 _KNOWN = 1_000
-_SAID = "Calibrates the zeppelin gyroscope number {} of the harbour."
+_TEXT = "Calibrates the zeppelin gyroscope number {} of the harbour."
 Definitions = dict[str, list[dict[str, Any]]]
 
 
@@ -118,7 +118,7 @@ def edited(tools: Sequence[dict[str, Any]], kind: str, turn: int) -> list[dict[s
     if kind == "added":
         found.insert(len(found) // 2, {**found[0], "name": f"added{turn}"})
     place = len(found) // 2
-    found[place]["description"] = _SAID.format(turn)
+    found[place]["description"] = _TEXT.format(turn)
     return found
 
 
@@ -149,7 +149,7 @@ async def measure(args: argparse.Namespace, index: str) -> dict[str, Any]:
                 lists = {**lists, server: ServerLists(tools=given[server])}
                 seen.append(Clock())
                 await gateway.renew(lists, seen[-1])
-                said = _SAID.format(turn)
+                said = _TEXT.format(turn)
                 matches = (await one.search(Query((said,)))).matches
                 seen[-1].phase("search")
                 if kind != "removed" and said not in [m.tool.description for m in matches]:

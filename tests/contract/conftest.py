@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from armory.accounts.service import Accounts
+from armory.accounts.settings import AccountSettings
 from armory.storage.cache import Cache, MemoryCache
 from armory.storage.changes import ChangeFeed
 from armory.storage.database import Database
@@ -23,6 +25,7 @@ from armory.testing.servers import (
 )
 from tests.contract.links import LEGACY, MODERN, Rig, open_rig
 from tests.contract.qdrant_server import QdrantServer
+from tests.contract.running_accounts import RunningAccounts
 
 
 @dataclass
@@ -124,3 +127,14 @@ async def rig(request: pytest.FixtureRequest) -> AsyncIterator[Rig]:
 async def legacy(request: pytest.FixtureRequest) -> AsyncIterator[Rig]:
     async for one in open_rig(request.param):
         yield one
+
+
+@pytest.fixture
+async def replicas(stores: Stores) -> AsyncIterator[RunningAccounts]:
+    """Replicas of the same accounts."""
+    settings = AccountSettings(enabled=True, plans={"free": 3, "team": None}, redact=("[0-9]{4}",))
+    found = RunningAccounts(
+        lambda: Accounts(Database(stores.url), stores.cache(), settings, tools=lambda: 5)
+    )
+    yield found
+    await found.stop()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from armory.domain.limits import DAY_S, Demand, PerDay, Rate, Taken
+from armory.domain.limits import DAY_S, Demand, DemandOutcome, PerDay, Rate
 from armory.errors import BackendError
 from armory.security.limits.counts import LocalCounts
 from armory.storage.redis_cache import RedisCache
@@ -26,7 +26,7 @@ SLOW = Rate(0.001, 2)
 class Counts:
     """Either kind."""
 
-    take: Callable[[Demand], Awaitable[Taken]]
+    take: Callable[[Demand], Awaitable[DemandOutcome]]
     give_back: Callable[[str], None]
 
 
@@ -35,7 +35,7 @@ async def counts(request: pytest.FixtureRequest) -> AsyncIterator[Counts]:
     if request.param == "local":
         local = LocalCounts()
 
-        async def take(demand: Demand) -> Taken:
+        async def take(demand: Demand) -> DemandOutcome:
             return local.take(demand)
 
         yield Counts(take, local.give_back)
@@ -48,11 +48,11 @@ async def counts(request: pytest.FixtureRequest) -> AsyncIterator[Counts]:
 
 async def test_a_burst_passes_and_then_the_rate_counts(counts: Counts) -> None:
     demand = Demand("ann", "token:a", SLOW)
-    assert [await counts.take(demand) for _ in range(2)] == [Taken(), Taken()]
+    assert [await counts.take(demand) for _ in range(2)] == [DemandOutcome(), DemandOutcome()]
     refused = await counts.take(demand)
     assert refused.exceeded == "rate"
     assert 900 < refused.wait_s <= 1_000
-    assert await counts.take(Demand("ann", "token:b", SLOW)) == Taken()
+    assert await counts.take(Demand("ann", "token:b", SLOW)) == DemandOutcome()
     quick = Demand("bob", "token:c", Rate(1e9, 1))
     assert {(await counts.take(quick)).exceeded for _ in range(5)} == {None}
 
@@ -111,7 +111,7 @@ def test_another_day_begins_anew() -> None:
     counts = LocalCounts(wall=lambda: now)
     demand = Demand("ann", "x", None, PerDay("calls", 1))
     assert counts.take(demand).exceeded is None
-    assert counts.take(demand) == Taken("calls", 1.5)
+    assert counts.take(demand) == DemandOutcome("calls", 1.5)
     now = 5.0 * DAY_S
     assert counts.take(demand).exceeded is None
 

@@ -15,8 +15,8 @@ import aiohttp
 import pytest
 
 from armory.testing.waiting import until
-from tests.hostile.test_callers import HELLO, LARGE, LIMITS, TOKENS, House, calls
-from tests.hostile.test_callers import house as house  # the fixture
+from tests.hostile.callers import HELLO, LARGE, LIMITS, TOKENS, House, calls
+from tests.hostile.callers import house as house  # the fixture
 
 pytestmark = pytest.mark.anyio
 Post = Callable[[Any], Awaitable[None]]

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
 import pytest
@@ -38,20 +38,13 @@ from armory.upstreams.transports.http_client import HttpClient
 from armory.wire.listening import ClientListening, start_listening
 from armory.wire.sessions.asking import OpenQuestions
 from armory.wire.streams import EventStream, Outlet
-from tests.garbage import Gone, none_collected
+from tests.garbage import Gone
 
 pytestmark = pytest.mark.anyio
 MODERN = "2026-07-28"
 CLIENT = {"name": "test", "version": "0"}
 SCRIPTED = "armory.testing.upstreams.stdio"
 PATH = {"PYTHONPATH": ":".join(path for path in sys.path if path)}
-
-
-@pytest.fixture
-def gone() -> Generator[Gone]:
-    """Waits until nothing is left of what was made of a kind; nothing is collected."""
-    with none_collected() as waiting:
-        yield waiting
 
 
 def links(spec: UpstreamSpec) -> LinkPool:

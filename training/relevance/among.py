@@ -34,7 +34,7 @@ SIZES = (500, 2000, 5000, 15000)
 #: Cosine of two descriptions, by the untouched base, from which one is a copy of the other.
 _NEAR = 0.85
 #: A description of fewer words says too little to tell copies by it.
-_TOLD = 4
+_LEAST_WORDS = 4
 _MARK = " among "
 
 
@@ -129,6 +129,6 @@ def _described(base: CachedModel, records: Sequence[ToolRecord]) -> Array:
 def _said(record: ToolRecord) -> tuple[str, str]:
     """What two tools that are the same have in common."""
     text = " ".join(record.description.lower().split())
-    if len(text.split()) < _TOLD:
+    if len(text.split()) < _LEAST_WORDS:
         return record.name, ""
     return split_name(record.original_name), text

@@ -155,7 +155,7 @@ def is_refused(constants: Calibration, part: Observations, acts: Acts) -> NDArra
     """
     vectors = acts.vectors(part.texts)[:, :-1].astype(np.float32)
     rows = [
-        {**{n: float(v[i]) for n, v in part.query.items()}, **constants.asked([vectors[i]])}
+        {**{n: float(v[i]) for n, v in part.query.items()}, **constants.acts_signal([vectors[i]])}
         for i in range(len(part))
     ]
     need = sigmoid(np.array([constants.need.of(row) for row in rows], np.float32))

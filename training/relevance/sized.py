@@ -120,7 +120,7 @@ def observe(
             order = best_of(ranker.formula(features), _DEPTH)
             plain[ranker.name].append(recall(order, question.relevant))
         vectors = [part.vector for part in features.whole if part.vector is not None]
-        need = entry.need.of({**query, **entry.asked(vectors)})
+        need = entry.need.of({**query, **entry.acts_signal(vectors)})
         needed = float(sigmoid(np.array([need], np.float32))[0])
         refused.append(entry.refuses(needed, features.visible))
     seen = replace(collector.observations(), texts=texts)

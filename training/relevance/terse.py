@@ -160,7 +160,7 @@ def _odds(asked: Sequence[Asked], calibration: Calibration, embed: CachedModel) 
     vectors = embed([one.text for one in asked])
     return np.array(
         [
-            calibration.need.of({**one.signals, **calibration.asked([vector])})
+            calibration.need.of({**one.signals, **calibration.acts_signal([vector])})
             for one, vector in zip(asked, vectors, strict=True)
         ]
     )

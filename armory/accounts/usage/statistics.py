@@ -43,7 +43,7 @@ WINDOW_DAYS = 30
 USERS_KEPT = 5_000
 """Users whose history is in memory, those that asked last."""
 _RECALL_S = 1.0
-_AGAIN_S = 10.0
+_RETRY_S = 10.0
 """Pause after a failed read of a history, since each search would wait for the next failure."""
 _DAY_MS = 86_400_000
 _PENDING_KEPT = 200_000
@@ -254,7 +254,7 @@ class UsageStatistics:
             async with asyncio.timeout(_RECALL_S):
                 await self._read(user)
         except (BackendError, TimeoutError) as error:
-            self._again_at = time.monotonic() + _AGAIN_S
+            self._again_at = time.monotonic() + _RETRY_S
             _log.warning("history_not_read", error=str(error) or "no answer in time")
 
     async def _read(self, user: str) -> dict[str, UserTool]:

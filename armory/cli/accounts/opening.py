@@ -88,7 +88,7 @@ async def need_user(accounts: Accounts, user: str, parameter: str) -> User:
 
 
 async def note_unknown(accounts: Accounts, user: str) -> None:
-    """Say so where there is no user of that id: a slip, or somebody who is yet to come."""
+    """Print a notice if there is no user of that id: it may be misspelt, or created later."""
     if await accounts.users.get(user) is None:
         say_notice(f"there is no user {user!r} yet; `armory users list` shows those that there are")
 

@@ -1,1 +1,1 @@
-"""Commands that ask a gateway for its tools, and call them."""
+"""Commands that list a gateway's tools, search them and call them."""

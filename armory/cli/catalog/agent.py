@@ -1,4 +1,4 @@
-"""`armory search --agent`: the retrieval agent at work, its trace as it happens.
+"""`armory search --agent`: runs the retrieval agent and prints its steps as they happen.
 
 Owns: running it here or asking for it elsewhere, and printing what it says. Never imports a web
 framework.
@@ -152,8 +152,8 @@ def show_event(console: Console, event: Event) -> None:
 
 def _show_result(console: Console, told: dict[str, Any]) -> None:
     for tool in told["tools"]:
-        said = f"[bold]{escape(tool['name'])}[/]  {tool['score']:.2f}  {escape(tool['reason'])}"
-        console.print(said)
+        line = f"[bold]{escape(tool['name'])}[/]  {tool['score']:.2f}  {escape(tool['reason'])}"
+        console.print(line)
     for document in told["documents"]:
         console.print(f"{document['score']:.2f}  {document['id']}", markup=False)
     searches = counted(told["iterations"], "search", "searches")

@@ -1,4 +1,4 @@
-"""`armory call`: one tool, once.
+"""`armory call`: calls one tool.
 
 Owns: the command and how results are shown. Never imports a web framework.
 """
@@ -17,8 +17,9 @@ from armory.cli.answers import all_tools
 from armory.cli.asking import any_gateway
 from armory.cli.options import config_option, gateway_options, json_option, loaded_config
 from armory.cli.output import out, print_json, say_error
-from armory.cli.plain import is_text, plain
+from armory.cli.plain import plain
 from armory.config.problems import nearest
+from armory.domain.encoding import is_encodable
 from armory.domain.naming import split_name
 from armory.errors import UnknownTool, UpstreamUnavailable
 from armory.protocol.meta import ERROR
@@ -100,7 +101,7 @@ def _parsed(arguments: str) -> dict[str, Any]:
         text = sys.stdin.read() if arguments == "-" else arguments
     except UnicodeDecodeError:
         raise _no_object("-", "is not UTF-8 text") from None
-    if not is_text(text):
+    if not is_encodable(text):
         raise _no_object(text, "is not UTF-8 text")
     try:
         value = json.loads(text)

@@ -1,4 +1,4 @@
-"""`armory tools`: what a client would see.
+"""`armory tools`: lists the tools that a client would see.
 
 Owns: the command and its table. Never imports a web framework.
 """

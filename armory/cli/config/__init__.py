@@ -1,1 +1,1 @@
-"""Commands around `armory.yaml`: write it, check it, describe it."""
+"""Commands that write, check and describe `armory.yaml`."""

@@ -1,4 +1,4 @@
-"""`armory add`: a server out of the MCP registry becomes an upstream.
+"""`armory add`: adds a server of the MCP registry as an upstream.
 
 Owns: the command, and fetching a description. Never imports a room but `config` and `domain`.
 """
@@ -186,8 +186,8 @@ def _fetched(url: str) -> Any:
     except (ValueError, http.client.InvalidURL) as error:
         raise InvalidRequest(f"{url} cannot be read: {error}; expected an http(s) URL") from None
     except http.client.HTTPException as error:
-        said = f"{url} cannot be read: {type(error).__name__}: {error}"
-        raise UpstreamUnavailable(f"{said}; expected what speaks HTTP") from None
+        message = f"{url} cannot be read: {type(error).__name__}: {error}"
+        raise UpstreamUnavailable(f"{message}; expected what speaks HTTP") from None
     if len(body) > _MOST_BYTES:
         raise InvalidRequest(f"{url} is larger than {_MOST_BYTES >> 20} MiB")
     try:

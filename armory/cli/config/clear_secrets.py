@@ -35,7 +35,7 @@ _URLS = ("url", "openapi", "base_url", "proxy")
 
 @dataclass(frozen=True, slots=True)
 class ClearSecret:
-    """A secret that stands in an upstream.
+    """A secret in clear text in an upstream.
 
     Attributes:
         key: of the upstream.

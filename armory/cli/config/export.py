@@ -1,4 +1,4 @@
-"""`armory export`: what a client's configuration needs in order to use this gateway.
+"""`armory export`: prints what a client's configuration needs in order to use this gateway.
 
 Owns: the command, each client's way of writing it, and the endpoint's URL. Never imports a room
 but `config` and `domain`.
@@ -123,7 +123,7 @@ CLIENTS = {
     ),
     "zed": Client("~/.config/zed/settings.json", "context_servers", _http(_TO_FILL_IN)),
 }
-_ASKED = {"id": "armory-token", "type": "promptString", "description": "Token", "password": True}
+_INPUT = {"id": "armory-token", "type": "promptString", "description": "Token", "password": True}
 
 
 @click.command()
@@ -170,7 +170,7 @@ def export(
     entry = chosen.entry(Gateway(asked, place, token))
     whole: Json = {chosen.place: {_NAME: entry}}
     if client == "vscode" and token:
-        whole["inputs"] = [_ASKED]
+        whole["inputs"] = [_INPUT]
     merged = None
     if into is not None:
         merged = merged_toml(into, whole) if chosen.toml else merged_json(into, whole)

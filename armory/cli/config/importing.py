@@ -1,4 +1,4 @@
-"""`armory import`: servers of other MCP clients become upstreams.
+"""`armory import`: adds the servers of other MCP clients as upstreams.
 
 Owns: the command. Never imports a room but `config`, `domain`, and what `upstreams` can speak.
 """

@@ -1,4 +1,4 @@
-"""`armory init`: a commented configuration to start from, and its schema for editors.
+"""`armory init`: writes a commented configuration to start from, and its schema for editors.
 
 Owns: the command. Never imports a room but `config`.
 """

@@ -28,7 +28,7 @@ _REGISTRY_OPTIONS = {"npm": "--registry", "pypi": "--default-index", "nuget": "-
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One thing that the server has to be told.
+    """One value that the server needs.
 
     Attributes:
         name: of the header, variable or argument.
@@ -192,7 +192,7 @@ class _Reader:
         if isinstance(fixed, str):
             variables = entry.get("variables")
             return self._filled(fixed, variables if isinstance(variables, dict) else {})
-        return self._told(entry, name)
+        return self._setting(entry, name)
 
     def _filled(self, text: str, variables: Mapping[str, Any]) -> str:
         def fill(match: re.Match[str]) -> str:
@@ -203,7 +203,7 @@ class _Reader:
 
         return _VARIABLE.sub(fill, text)
 
-    def _told(self, entry: Json, name: str) -> str | None:
+    def _setting(self, entry: Json, name: str) -> str | None:
         variable = _OTHER.sub("_", name.upper()).strip("_") or "VALUE"
         wanted = Setting(
             name,

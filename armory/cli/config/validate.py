@@ -1,4 +1,5 @@
-"""`armory validate`: everything that is wrong, at once; `--connect` tries what is named, too.
+"""`armory validate`: reports every problem at once; with `--connect` it also tries what the
+configuration names.
 
 Owns: the command and its report. Never imports a web framework.
 """

@@ -1,1 +1,1 @@
-"""Commands that run a gateway or change what it has been told."""
+"""Commands that run a gateway, ask a running one, or change its configuration."""

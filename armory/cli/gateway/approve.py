@@ -1,4 +1,4 @@
-"""`armory approve`: changed tool definitions that pinning withholds are taken as good.
+"""`armory approve`: accepts changed tool definitions that pinning withholds.
 
 Owns: the command. Never imports a web framework.
 """

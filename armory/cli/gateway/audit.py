@@ -1,4 +1,4 @@
-"""`armory audit`: who asked what, and whether the record of it is whole.
+"""`armory audit`: shows the records of the audit, and verifies their chain.
 
 Owns: the commands. Never imports a web framework.
 """

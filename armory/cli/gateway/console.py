@@ -1,4 +1,4 @@
-"""`armory console`: a link to the console that is logged in already.
+"""`armory console`: prints a link to the console that is logged in already.
 
 Owns: the command. Never imports a web framework.
 """

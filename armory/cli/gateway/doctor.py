@@ -1,4 +1,4 @@
-"""`armory doctor`: what is wrong with a set-up, and what to do about it.
+"""`armory doctor`: finds what is wrong with an installation, and says what to do about it.
 
 Owns: the command and its report. Never imports a web framework.
 """

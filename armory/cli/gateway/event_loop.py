@@ -26,7 +26,7 @@ _MOST = 128
 _IDLE_S = 5.0
 """How long an idle thread waits for the next name."""
 Query = tuple[Any, ...]
-Found = list[Any]
+Addresses = list[Any]
 
 
 class Lookups:
@@ -39,18 +39,18 @@ class Lookups:
     """
 
     def __init__(
-        self, lookup: Callable[..., Found], most: int = _MOST, idle_s: float = _IDLE_S
+        self, lookup: Callable[..., Addresses], most: int = _MOST, idle_s: float = _IDLE_S
     ) -> None:
         self._lookup = lookup
         self._most = most
         self._idle_s = idle_s
-        self._running: dict[Query, Future[Found]] = {}
+        self._running: dict[Query, Future[Addresses]] = {}
         self._asked: deque[Query] = deque()
         self._idle = 0
         self._threads = 0
         self._changed = threading.Condition()
 
-    async def of(self, *query: Any) -> Found:
+    async def of(self, *query: Any) -> Addresses:
         """Resolve a name; concurrent callers with the same query share one lookup.
 
         Args:
@@ -61,7 +61,7 @@ class Lookups:
         """
         return [*await asyncio.wrap_future(self._begun(query))]
 
-    def _begun(self, query: Query) -> Future[Found]:
+    def _begun(self, query: Query) -> Future[Addresses]:
         with self._changed:
             found = self._running.get(query)
             if found is None:
@@ -126,7 +126,7 @@ class _Names:
         type: int = 0,
         proto: int = 0,
         flags: int = 0,
-    ) -> Found:
+    ) -> Addresses:
         """As the loop's own. uvloop asks for what is an address already, each time it connects."""
         if isinstance(host, str) and (":" in host or host.replace(".", "").isdigit()):
             numeric = flags | socket.AI_NUMERICHOST

@@ -1,4 +1,4 @@
-"""`armory login` and `armory logout`: a person's access to an upstream that wants one.
+"""`armory login` and `armory logout`: log in at an upstream that needs a person's login.
 
 Owns: the commands, the browser, and the page that it comes back to.
 """

@@ -1,4 +1,4 @@
-"""`armory reload`: have a gateway that runs read its configuration again.
+"""`armory reload`: lets a running gateway read its configuration again.
 
 Owns: the command. Never imports a web framework.
 """

@@ -32,7 +32,7 @@ from armory.errors import (
 from armory.errors import UnknownTool as NotFound
 from armory.runtime.entry.local_access import ending, running
 
-_TOLD = (ConfigError, InvalidRequest, RateLimited, QuotaExceeded, BackendError)
+_KINDS = (ConfigError, InvalidRequest, RateLimited, QuotaExceeded, BackendError)
 """What else a gateway may say, each with the exit code that it has where it happens here."""
 _WITHIN_S = 15.0
 _SHOWN = 80
@@ -150,8 +150,8 @@ class Gateway:
 
     def _refusal(self, status: int, body: bytes) -> ArmoryError:
         try:
-            told = json.loads(body)
-            detail, code = str(told["detail"]), told.get("code")
+            problem = json.loads(body)
+            detail, code = str(problem["detail"]), problem.get("code")
         except (ValueError, KeyError, TypeError, AttributeError):
             detail, code = f"HTTP {status}", None
             if status not in (401, 403):
@@ -159,14 +159,14 @@ class Gateway:
                     f"no gateway answers at {self.url}: {detail}; the URL is that of the clients "
                     "without /mcp, with server.base_path where that is set"
                 )
-        said = f"the gateway at {self.url} refuses: {detail}"
+        message = f"the gateway at {self.url} refuses: {detail}"
         if status == 401:
-            return AuthenticationFailed(f"{said}. Give a token with --token or $ARMORY_TOKEN")
+            return AuthenticationFailed(f"{message}. Give a token with --token or $ARMORY_TOKEN")
         if status == 403 and "allowed_hosts" not in detail:
-            return AccessDenied(f"{said}. Give a token with the scope `admin`")
+            return AccessDenied(f"{message}. Give a token with the scope `admin`")
         if status == 404:
             return NotFound(detail)
-        return next((kind(said) for kind in _TOLD if kind.code == code), ArmoryError(said))
+        return next((kind(message) for kind in _KINDS if kind.code == code), ArmoryError(message))
 
 
 def gateways(url: str | None, token: str | None) -> list[Gateway]:

@@ -1,4 +1,4 @@
-"""`armory version`.
+"""`armory version`: prints the version and the protocol revisions.
 
 Owns: the command. Never imports a room but `runtime` and `protocol`.
 """

@@ -22,8 +22,8 @@ _Stamp = tuple[int, ...]
 
 
 class ConfigWatch:
-    """Detects each change since it was made, but those that were put in force meanwhile. Make it
-    before reading the file, so that none is missed.
+    """Detects changes of the file since it was made, except those that were applied meanwhile. Make
+    it before the file is read, so that no change is missed.
 
     Args:
         path: of the file.
@@ -54,11 +54,13 @@ class ConfigWatch:
                 return
 
     def reading(self) -> None:
-        """Take note of the version that is read next, by whoever asked for it; in any thread."""
+        """Note the version of the file that is read next, whatever caused the reading; in any
+        thread.
+        """
         self._read = _stamp(self._path)
 
     def in_force(self) -> None:
-        """The version that was read last is in force: it is no change any more."""
+        """The version that was read last is applied, so it is no change any more."""
         self._seen = self._read
 
     def _is_gone(self, now: float) -> bool:
@@ -84,9 +86,9 @@ def _stamp(path: Path) -> _Stamp | None:
     try:
         beside = (path.parent / DOTENV).stat()
     except OSError:  # there is none
-        return _told(found)
-    return _told(found) + _told(beside)
+        return _stat_values(found)
+    return _stat_values(found) + _stat_values(beside)
 
 
-def _told(found: os.stat_result) -> _Stamp:
+def _stat_values(found: os.stat_result) -> _Stamp:
     return found.st_mtime_ns, found.st_size, found.st_ino

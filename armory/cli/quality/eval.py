@@ -1,4 +1,4 @@
-"""`armory eval`: how good retrieval is on a labelled set.
+"""`armory eval`: measures retrieval on a labelled set.
 
 Owns: the command, the table for people, the exit code of gates. Never imports a transport.
 """
@@ -234,5 +234,5 @@ def _print_failures(failures: Sequence[Failure]) -> None:
             for candidate in found:
                 signals = " ".join(f"{k}={v:.2f}" for k, v in candidate.signals.items())
                 which = f"(rank {candidate.rank}, score {candidate.score:.2f})"
-                said = f"  {label} {candidate.tool} {which} "
-                tell(Text.assemble(said, (signals, "dim")), hang=4)
+                line = f"  {label} {candidate.tool} {which} "
+                tell(Text.assemble(line, (signals, "dim")), hang=4)

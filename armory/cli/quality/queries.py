@@ -1,4 +1,4 @@
-"""`armory queries`: example queries of every tool, written by the chat model beforehand.
+"""`armory queries`: lets the chat model write example queries of every tool in advance.
 
 Owns: saying what it costs, asking, and the progress bar. Never imports a web framework.
 """
@@ -90,27 +90,27 @@ async def _queries(
         async with chat_client(loaded) as chat:
             generator = ChatQueryGenerator(chat, chat.model)
             cost = await estimate(generator, tools, store, content_key)
-            told: dict[str, Any] = {**asdict(cost), "model": chat.model}
+            answer: dict[str, Any] = {**asdict(cost), "model": chat.model}
             if price is not None:
-                told["price"] = round(cost.price(*price), 4)
+                answer["price"] = round(cost.price(*price), 4)
             if only_estimate:
-                return told, lacking
-            tell(_estimate(told), console=err())
+                return answer, lacking
+            tell(_estimate(answer), console=err())
             if not cost.tools:
-                return told, lacking
+                return answer, lacking
             if not yes and not await asyncio.to_thread(_confirmed):
-                return told, lacking
+                return answer, lacking
             with waiting(_WRITING) as shown:
                 done = await generate_all(
                     generator, tools, store, content_key,
                     concurrency=concurrency, on_progress=shown.counting(_WRITING),
                 )  # fmt: skip
     err().print(f"{done.done} tools done, {done.failed} failed", markup=False)
-    return {**told, **asdict(done)}, lacking
+    return {**answer, **asdict(done)}, lacking
 
 
 def _confirmed() -> bool:
-    """Whether somebody says that it may go on.
+    """Ask whether to continue; returns the answer.
 
     Raises:
         UsageError: nobody is there who could.

@@ -1,4 +1,4 @@
-"""`armory report`: what the catalog costs in a prompt, and what filtering saves.
+"""`armory report`: counts what the catalog costs in a prompt, and what filtering saves.
 
 Owns: the command, its table, and where tools and queries come from. `evaluation.context` counts,
 `evaluation.plot` draws.
@@ -34,10 +34,10 @@ from armory.evaluation.context import (
     FirstTokens,
     Search,
     Surfaces,
-    first_tokens,
     measure,
 )
 from armory.evaluation.dataset import load_dataset
+from armory.evaluation.first_token import first_tokens
 from armory.evaluation.plot import svg
 from armory.gateway.metatools.answers import about_servers, found_structure
 from armory.gateway.metatools.definitions import (

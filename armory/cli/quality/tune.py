@@ -1,4 +1,4 @@
-"""`armory tune`: fit scores and threshold to one's own tools and queries.
+"""`armory tune`: fits scores and threshold to one's own tools and queries.
 
 Owns: the command. The fitting is `armory.evaluation.tune`.
 """

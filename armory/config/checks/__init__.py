@@ -1,1 +1,1 @@
-"""Checks of a whole configuration: what does not fit is an error, what is odd a warning."""
+"""Checks of a whole configuration: contradictions are errors, oddities are warnings."""

@@ -1,4 +1,4 @@
-"""Whether callers and people can be known by what `security` says.
+"""Checks that the authentication methods in `security` work together.
 
 Owns: the checks of tokens, of the provider behind them, of clients and of the key that replicas
 share. Never imports a room above `domain` but `oauth`.
@@ -6,27 +6,23 @@ share. Never imports a room above `domain` but `oauth`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from armory.config.blocks.security import ProxyConfig
 from armory.config.model import Config
-from armory.config.problems import Path
+from armory.config.problems import Findings
 from armory.domain.hosts import is_loopback
-
-Found = Iterator[tuple[Path, str]]
 
 _REGISTERED = "armory_client_"
 """How the ids begin that the gateway gives to clients which register themselves."""
 
 
-def jwt(config: Config) -> Found:
+def jwt(config: Config) -> Findings:
     """Whether exactly one key verifies tokens."""
     block = config.security.jwt
     if block is not None and (block.jwks_url is None) == (block.secret is None):
         yield ("security", "jwt"), "give exactly one of 'jwks_url' and 'secret'"
 
 
-def oauth(config: Config) -> Found:
+def oauth(config: Config) -> Findings:
     """Whether tokens can be verified, and are for this gateway."""
     block, server = config.security.oauth, config.server
     if block is None:
@@ -53,7 +49,7 @@ def oauth(config: Config) -> Found:
         )
 
 
-def _proxy(proxy: ProxyConfig, *, known: bool) -> Found:
+def _proxy(proxy: ProxyConfig, *, known: bool) -> Findings:
     from armory.oauth.metadata import is_secure
 
     at = ("security", "oauth", "proxy")
@@ -81,7 +77,7 @@ def _proxy(proxy: ProxyConfig, *, known: bool) -> Found:
         )
 
 
-def _clients(proxy: ProxyConfig) -> Found:
+def _clients(proxy: ProxyConfig) -> Findings:
     from armory.oauth.metadata import is_secure
 
     at = ("security", "oauth", "proxy")
@@ -103,7 +99,7 @@ def _clients(proxy: ProxyConfig) -> Found:
             )
 
 
-def shared_key(config: Config) -> Found:
+def shared_key(config: Config) -> Findings:
     """Whether replicas can read what each of them keeps of people."""
     people = any(
         upstream.auth is not None and upstream.auth.per == "principal"

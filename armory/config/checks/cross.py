@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from armory.config import fit
 from armory.config.checks import authorization, stores
 from armory.config.model import Config
 from armory.config.partial import concerns
-from armory.config.problems import Path, nearest
+from armory.config.problems import Findings, Path, nearest
 from armory.domain.naming import beginnings, is_server_key, slug
-
-Found = Iterator[tuple[Path, str]]
 
 
 def cross_check(
@@ -43,7 +41,7 @@ def cross_check(
     return found
 
 
-def _names(data: Mapping[Any, Any]) -> Found:
+def _names(data: Mapping[Any, Any]) -> Findings:
     for block, what in (("upstreams", "an upstream's key"), ("sets", "a set's name")):
         entries = data.get(block)
         for key in entries if isinstance(entries, dict) else ():
@@ -54,7 +52,7 @@ def _names(data: Mapping[Any, Any]) -> Found:
                 )
 
 
-def _sets(config: Config) -> Found:
+def _sets(config: Config) -> Findings:
     for name, chosen in config.sets.items():
         for position, server in enumerate(chosen.servers):
             if server not in config.upstreams:
@@ -65,7 +63,7 @@ def _sets(config: Config) -> Found:
             yield ("sets", name), "a set needs 'servers' or 'tools'"
 
 
-def _set_queries(config: Config) -> Found:
+def _set_queries(config: Config) -> Findings:
     """Queries of sets that no caller could send: every listing of such a set would fail, and not
     because of what its caller wrote.
     """
@@ -76,8 +74,8 @@ def _set_queries(config: Config) -> Found:
         for position, text in enumerate(texts):
             if not text.strip():
                 at = ("sets", name, "query")
-                said = "expected what is to be done, in plain words; it is blank"
-                yield (at if isinstance(given, str) else (*at, position)), said
+                message = "expected what is to be done, in plain words; it is blank"
+                yield (at if isinstance(given, str) else (*at, position)), message
         length = sum(map(len, texts))
         if length > most:
             yield (
@@ -90,7 +88,7 @@ def _set_queries(config: Config) -> Found:
 _WILD = re.compile(r"[*?\[]")
 
 
-def _cut_names(config: Config) -> Found:
+def _cut_names(config: Config) -> Findings:
     """Patterns that begin with a key which is too long to stand in all names of its tools: of what
     they deny, some would be allowed.
     """
@@ -114,7 +112,7 @@ def _cut_names(config: Config) -> Found:
                     )
 
 
-def _proxies(config: Config) -> Found:
+def _proxies(config: Config) -> Findings:
     for position, network in enumerate(config.server.trusted_proxies):
         try:
             ipaddress.ip_network(network, strict=False)
@@ -125,7 +123,7 @@ def _proxies(config: Config) -> Found:
             )
 
 
-def _accounts(config: Config) -> Found:
+def _accounts(config: Config) -> Findings:
     accounts = config.accounts
     if accounts.default_plan not in accounts.plans:
         guess = nearest(accounts.default_plan, accounts.plans)
@@ -141,7 +139,7 @@ def _accounts(config: Config) -> Found:
         )
 
 
-def _tool_counts(config: Config) -> Found:
+def _tool_counts(config: Config) -> Findings:
     rag = config.tool_rag
     if rag.min_tools > rag.max_tools:
         yield (
@@ -150,7 +148,7 @@ def _tool_counts(config: Config) -> Found:
         )
 
 
-def _patterns(config: Config) -> Found:
+def _patterns(config: Config) -> Findings:
     for position, pattern in enumerate(config.observability.query_log.redact):
         try:
             re.compile(pattern)
@@ -161,7 +159,7 @@ def _patterns(config: Config) -> Found:
             )
 
 
-def _metrics_port(config: Config) -> Found:
+def _metrics_port(config: Config) -> Findings:
     server = config.server
     if server.metrics.port is not None and server.metrics.port == server.port != 0:
         yield (
@@ -170,7 +168,7 @@ def _metrics_port(config: Config) -> Found:
         )
 
 
-_CHECKS: tuple[tuple[Callable[[Config], Found], tuple[Path, ...]], ...] = (
+_CHECKS: tuple[tuple[Callable[[Config], Findings], tuple[Path, ...]], ...] = (
     (_sets, (("upstreams",), ("sets",))),
     (_set_queries, (("sets",), ("server", "limits"))),
     (_cut_names, (("upstreams",), ("sets",), ("tool_rag", "pin"), ("security", "policies"))),

@@ -1,4 +1,4 @@
-"""Whether what is stored can be stored there.
+"""Checks of the configured stores: database, Redis, vector index.
 
 Owns: the checks of the addresses of Qdrant, the database and Redis. Never imports a room.
 """
@@ -6,12 +6,9 @@ Owns: the checks of the addresses of Qdrant, the database and Redis. Never impor
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from armory.config.model import Config
-from armory.config.problems import Path
-
-Found = Iterator[tuple[Path, str]]
+from armory.config.problems import Findings
 
 _SQLITE_FILE = re.compile(r"sqlite(\+\w+)?:///(?!:memory:(\?|$))[^?](?!.*[?&]mode=memory\b)")
 _END_OF_AUTHORITY = re.compile(r"[/?#]")
@@ -23,7 +20,7 @@ _TORN = (
 )
 
 
-def qdrant(config: Config) -> Found:
+def qdrant(config: Config) -> Findings:
     """Whether it says where Qdrant is, and by a name that Qdrant takes."""
     rag = config.tool_rag
     if rag.index == "qdrant" and (rag.qdrant.url is None) == (rag.qdrant.path is None):
@@ -37,7 +34,7 @@ def qdrant(config: Config) -> Found:
         )
 
 
-def database(config: Config) -> Found:
+def database(config: Config) -> Findings:
     """Whether the database is of a kind that is known, and lasts."""
     scheme = config.storage.url.partition(":")[0].partition("+")[0]
     if scheme not in ("sqlite", "postgresql", "postgres"):
@@ -55,7 +52,7 @@ def database(config: Config) -> Found:
         yield ("storage", "url"), _TORN
 
 
-def redis(config: Config) -> Found:
+def redis(config: Config) -> Findings:
     """Whether it is a URL of Redis."""
     url = config.storage.redis
     if url is not None and url.partition(":")[0] not in ("redis", "rediss", "unix"):

@@ -144,7 +144,7 @@ def _names_to_take(security: SecurityConfig) -> Iterator[str]:
 
 
 def _idle_rules(security: SecurityConfig) -> Iterator[str]:
-    """Rules that allow nobody anything."""
+    """Rules that allow nothing to anybody."""
     rules = security.policies
     if rules and not any(rule.allow for rule in rules):
         yield (

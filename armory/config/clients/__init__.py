@@ -1,1 +1,1 @@
-"""What other MCP clients write, as upstream blocks."""
+"""Converts the server entries of other MCP clients into upstream blocks."""

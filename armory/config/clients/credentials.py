@@ -1,4 +1,4 @@
-"""How other MCP clients write who they are toward a server, and whom they trust.
+"""Converts credentials and TLS settings of other MCP clients.
 
 Owns: turning their logins, keys and certificate checks into `auth`, `headers` and `tls`. Never
 imports a room above `domain`.

@@ -56,11 +56,11 @@ async def drive(server: str, params: Params, send: Send) -> Reply:
         async with asyncio.timeout(WAIT_S):
             while text_of(task, "status") not in _OVER:
                 await asyncio.sleep(_interval_s(task))
-                told = await send("tasks/get", dict(named))
-                task = members_or_none(told.result)
+                reply = await send("tasks/get", dict(named))
+                task = members_or_none(reply.result)
                 if task is None:
                     await _cancelled(send, named)
-                    return told
+                    return reply
             return await send("tasks/result", dict(named))
     except TimeoutError:
         await _cancelled(send, named)

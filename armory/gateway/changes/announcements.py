@@ -10,13 +10,13 @@ from collections.abc import Callable
 
 from armory.protocol.session_events import Notified
 
-AGAIN_S = 0.05
+INTERVAL_S = 0.05
 """Seconds between two of the same: for each, every open session is looked at."""
 _Key = tuple[str, str, str]
 
 
 class Announcements:
-    """Passes on the first announcement and, of those within `AGAIN_S` after it, the last.
+    """Passes on the first announcement and, of those within `INTERVAL_S` after it, the last.
 
     Args:
         tell: is given what is passed on; on the event loop.
@@ -38,7 +38,7 @@ class Announcements:
 
     def _rest(self, key: _Key) -> None:
         loop = asyncio.get_running_loop()
-        self._timers[key] = loop.call_later(AGAIN_S, self._rested, key)
+        self._timers[key] = loop.call_later(INTERVAL_S, self._rested, key)
 
     def _rested(self, key: _Key) -> None:
         del self._timers[key]

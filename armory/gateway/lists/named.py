@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from armory.domain.query import Query
-from armory.domain.results import BYTES_PER_TOKEN, Given, Match, Selection
+from armory.domain.results import BYTES_PER_TOKEN, KnownExplanation, Match, Selection
 from armory.domain.visibility import VisibleCatalog
 from armory.gateway.views.definitions import Form, for_models
 from armory.gateway.views.names import NEAREST
@@ -44,7 +44,7 @@ def with_named(
             1.0,
             1.0,
             1.0,
-            Given({**signals.get(n, {}), "name": 1.0}, named[n]),
+            KnownExplanation({**signals.get(n, {}), "name": 1.0}, named[n]),
         )
         for n in best
     ]

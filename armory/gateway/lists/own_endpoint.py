@@ -117,12 +117,12 @@ def _named(context: RequestContext) -> Shown:
 def _defined(context: RequestContext) -> Shown:
     """Shows definitions, each once: a small answer could repeat one many times."""
     view, form = context.view, Form(context.era, original=True, headers=True)
-    told = set[str]()
+    seen_names = set[str]()
 
     def shown(opened: Members, _entry: Raw) -> Raw | None:
         name = _name(opened)
-        record = None if name in told else view.tool(context, name)
-        told.add(name)
+        record = None if name in seen_names else view.tool(context, name)
+        seen_names.add(name)
         return None if record is None else Raw(view.listed.tool(record.name, form))
 
     return shown

@@ -22,7 +22,7 @@ from armory.protocol.rawjson import encode
 MAX_SERVERS = 40
 _SHOWN, _SHOWN_CHARS = 5, 100
 """How many unknown servers an answer names, and how many characters of each."""
-_TOLD = ("documents", "chunks", "answer", "stopped", "error", "iterations")
+_RUN_FIELDS = ("documents", "chunks", "answer", "stopped", "error", "iterations")
 Interface = Callable[[ToolRecord], dict[str, Any]]
 Servers = Callable[[], tuple[list[dict[str, Any]], int]]
 
@@ -166,7 +166,7 @@ def finding_structure(result: AgentResult) -> dict[str, Any]:
             }
             for finding in result.tools
         ],
-        **{name: fields[name] for name in _TOLD},
+        **{name: fields[name] for name in _RUN_FIELDS},
     }
 
 

@@ -31,16 +31,17 @@ class ListedBytes:
 
     Args:
         catalog: whose definitions they are.
-        previous: those of the catalog before, taken over where nothing changed.
+        previous: those of the catalog before, taken over where nothing changed; None: there was
+            none.
         joined_bytes: joined lists are kept up to so many bytes.
     """
 
     def __init__(
         self,
         catalog: Catalog,
-        previous: ListedBytes | None = None,
+        previous: ListedBytes | None,
         *,
-        joined_bytes: int = JOINED_BYTES,
+        joined_bytes: int,
     ) -> None:
         self._catalog = catalog
         self._tools: dict[Form, dict[str, bytes]] = {}

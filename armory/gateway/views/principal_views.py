@@ -96,7 +96,7 @@ class _Views(LRUCache[_Parts, PrincipalView]):
 
 
 @dataclass(slots=True)
-class _Made:
+class _MadeViews:
     """The views that were made, or are being made, from one base view."""
 
     base: View
@@ -105,7 +105,7 @@ class _Made:
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class _ViewParts:
     """The parts of one caller's view.
 
     Attributes:
@@ -134,7 +134,7 @@ class PrincipalViews:
         self._lists = lists
         self._declared = declared
         self._tools = tools
-        self._made: _Made | None = None
+        self._made: _MadeViews | None = None
         self._extra = _Extra()
         self._indexed: frozenset[str] = frozenset()
 
@@ -194,11 +194,13 @@ class PrincipalViews:
         wanted = self._wanted(owner, endpoint, base, answers)
         return base if wanted is None else self._view(self._made_from(base), wanted)
 
-    def _view(self, made: _Made, wanted: _Wanted) -> View:
+    def _view(self, made: _MadeViews, wanted: _ViewParts) -> View:
         view = made.views.get(wanted.parts)
         return view or self._keep(made, wanted, *self._make(wanted, made.base))
 
-    def _wanted(self, owner: Owner, endpoint: Endpoint, base: View, answers: int) -> _Wanted | None:
+    def _wanted(
+        self, owner: Owner, endpoint: Endpoint, base: View, answers: int
+    ) -> _ViewParts | None:
         """The parts of the caller's view; None: it gets the base view."""
         lists: dict[str, ServerLists] = {}
         parts: list[tuple[str, str, int, str]] = []
@@ -226,14 +228,14 @@ class PrincipalViews:
             if alike.server not in own and alike.lists is not None:
                 parts.append((alike.server, alike.key, alike.generation, ""))
                 lists[alike.server] = alike.lists
-        return _Wanted(lists, tuple(parts), missing, own_bytes) if parts else None
+        return _ViewParts(lists, tuple(parts), missing, own_bytes) if parts else None
 
-    def _made_from(self, base: View) -> _Made:
+    def _made_from(self, base: View) -> _MadeViews:
         if self._made is None or self._made.base is not base:
-            self._made = _Made(base)
+            self._made = _MadeViews(base)
         return self._made
 
-    async def _make_beside(self, made: _Made, wanted: _Wanted) -> PrincipalView:
+    async def _make_beside(self, made: _MadeViews, wanted: _ViewParts) -> PrincipalView:
         try:
             view, extra = await for_callers(self._make, wanted, made.base)
         finally:
@@ -241,13 +243,13 @@ class PrincipalViews:
         return self._keep(made, wanted, view, extra)
 
     def _keep(
-        self, made: _Made, wanted: _Wanted, view: PrincipalView, extra: _Sized
+        self, made: _MadeViews, wanted: _ViewParts, view: PrincipalView, extra: _Sized
     ) -> PrincipalView:
         made.views[wanted.parts] = view
         self._extra.update(extra)
         return view
 
-    def _make(self, wanted: _Wanted, base: View) -> tuple[PrincipalView, _Sized]:
+    def _make(self, wanted: _ViewParts, base: View) -> tuple[PrincipalView, _Sized]:
         """(the view, its private tools, as many as are searchable); in any thread."""
         shared, lists = base.catalog, wanted.lists
         own = self._tools.build_private(lists, shared)

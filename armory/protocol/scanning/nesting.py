@@ -127,9 +127,7 @@ def cutting(data: bytes | bytearray, limit: int) -> Generator[None, None, bytear
     return cut
 
 
-def item_ends(
-    data: bytes | memoryview, begin: int, piece_bytes: int = PIECE_BYTES
-) -> Iterator[int | None]:
+def item_ends(data: bytes | memoryview, begin: int, piece_bytes: int) -> Iterator[int | None]:
     """Where items of an array end, piece by piece: the last comma between two items in each; None
     for a piece without one.
 

@@ -39,7 +39,7 @@ def items_in_pieces(raw: Raw | bytes, piece: int = PIECE_BYTES) -> Iterator[list
     return _in_pieces(memoryview(raw), piece, _items, _BETWEEN_OBJECTS)
 
 
-def texts_in_pieces(raw: Raw | bytes, piece: int = PIECE_BYTES) -> Iterator[list[str]]:
+def texts_in_pieces(raw: Raw | bytes, piece: int) -> Iterator[list[str]]:
     """As `items_in_pieces`, for an array of strings.
 
     Raises:

@@ -23,7 +23,7 @@ from armory.tasks import Tasks, shielded
 _log = Logger(__name__)
 _STORE_S = 0.05
 """How long a search waits for the shared store, which saves a request at best."""
-_AGAIN_S = 5.0
+_RETRY_S = 5.0
 """How long a store that failed is not asked again."""
 _STORED_S = 86_400.0
 _KEPT_CHARS = 500
@@ -200,7 +200,7 @@ class CachedEmbedder:
             self._lost(error)
 
     def _lost(self, error: Exception) -> None:
-        self._again_at = time.monotonic() + _AGAIN_S
+        self._again_at = time.monotonic() + _RETRY_S
         _log.warning("query_cache_unavailable", error=str(error) or type(error).__name__)
 
 

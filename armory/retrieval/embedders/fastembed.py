@@ -38,15 +38,12 @@ class FastembedEmbedder:
             `tokenizer_config.json`, `special_tokens_map.json` and `model.onnx` (or
             `onnx/model.onnx`).
         cache_dir: where downloaded models are kept.
-        threads: onnxruntime threads.
 
     Raises:
         ConfigError: the extra is not installed, the name is unknown, or the folder is no model.
     """
 
-    def __init__(
-        self, model: str, *, cache_dir: str | None = None, threads: int | None = None
-    ) -> None:
+    def __init__(self, model: str, *, cache_dir: str | None = None) -> None:
         try:
             from fastembed import TextEmbedding
         except ImportError as error:
@@ -55,7 +52,7 @@ class FastembedEmbedder:
                 path="tool_rag.embedding_model",
             ) from error
         self._class: Any = TextEmbedding
-        self._options: dict[str, Any] = {"cache_dir": cache_dir, "threads": threads}
+        self._options: dict[str, Any] = {"cache_dir": cache_dir}
         folder = Path(os.path.expanduser(model))
         if folder.is_dir():
             self._name, self._dimension = _register(self._class, folder)

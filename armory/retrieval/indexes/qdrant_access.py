@@ -64,12 +64,12 @@ class Access:
 
     def _guarded(self, work: Callable[[QdrantClient], T]) -> T:
         try:
-            return self._told(work)
+            return self._translated(work)
         except BackendError:
             self.doubted = True
             raise
 
-    def _told(self, work: Callable[[QdrantClient], T]) -> T:
+    def _translated(self, work: Callable[[QdrantClient], T]) -> T:
         try:
             return work(self.client)
         except ResponseHandlingException as error:

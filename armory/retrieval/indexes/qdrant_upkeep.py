@@ -31,7 +31,7 @@ _log = Logger(__name__)
 #: collect lasts.
 _FIRST_S = 60.0
 ROUND_S = MARK_S / 2
-_AGAIN_S = 600.0
+_RETRY_S = 600.0
 TURN_S = MARK_S
 #: Seconds after which a claim of the turn is read again: another gateway may have claimed it too.
 SETTLE_S = 2.0
@@ -110,7 +110,7 @@ class Upkeep:
                 await work()
             except BackendError as error:
                 _log.info("qdrant_upkeep_failed", error=str(error))
-                wait = _AGAIN_S
+                wait = _RETRY_S
             await asyncio.sleep(wait)
             work, wait = self.round, ROUND_S
 

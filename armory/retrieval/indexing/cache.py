@@ -27,7 +27,7 @@ _HELD_BYTES = 512 * 1024**2
 """Most bytes of vectors in memory where there is no file: definitions may change without end."""
 _ENTRY_BYTES = 500
 """Bytes of an entry beside the components of its vector."""
-AGAIN_S = 60.0
+RETRY_S = 60.0
 """Seconds until an unusable file is tried again: the disk may have room by then."""
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS vectors (
@@ -132,7 +132,7 @@ class DocumentCache:
                     return
 
     def close(self) -> None:
-        """Close the file; who asks for something afterwards opens it again."""
+        """Close the file; a later access opens it again."""
         with self._lock:
             self._close()
 
@@ -228,7 +228,7 @@ class DocumentCache:
                 return
         if self._again_at is None:
             _log.warning("embedding_cache_in_memory_only", path=str(path), error=str(error))
-        self._again_at = time.monotonic() + AGAIN_S
+        self._again_at = time.monotonic() + RETRY_S
         self._sealed = _sealed(path)
 
 

@@ -44,8 +44,8 @@ _LEAST_PART = 4
 _LINKS = ("", "s", "n", "es", "en")
 
 
-class Found(NamedTuple):
-    """An entry that stands at some place of a text.
+class GlossaryMatch(NamedTuple):
+    """An entry that was found in a text.
 
     Attributes:
         taken: how many words it is there, of Chinese how many characters; >= 1.
@@ -138,7 +138,7 @@ class Glossary:
         """Whether a case folded word is a stem as it stands."""
         return word in self._stems
 
-    def find(self, words: Sequence[str], at: int, end: int) -> Found | None:
+    def find(self, words: Sequence[str], at: int, end: int) -> GlossaryMatch | None:
         """The entry for words of a text, accents and all, else without them: the longest phrase,
         else the word, else the longest stem of it, else a compound.
 
@@ -155,18 +155,18 @@ class Glossary:
             return self._found([fold(word) for word in given])
         return found
 
-    def _found(self, words: Sequence[str]) -> Found | None:
+    def _found(self, words: Sequence[str]) -> GlossaryMatch | None:
         word = words[0]
         if word in self._names:
             return None
         if len(words) > 1 and (found := self._phrase(words)) is not None:
             return found
         if (english := self._words.get(word)) is not None:
-            return Found(1, english)
+            return GlossaryMatch(1, english)
         english = self._entry(word)
         if self.language == _GERMAN and len(word) - self._stem_size(word) >= _LEAST_PART:
             english = self._compound(word) or english
-        return None if english is None else Found(1, english, exact=False)
+        return None if english is None else GlossaryMatch(1, english, exact=False)
 
     def _entry(self, word: str) -> str | None:
         """The English of a form, else of the longest stem of a word, else of what follows a prefix
@@ -185,13 +185,13 @@ class Glossary:
                     return english
         return None
 
-    def _phrase(self, words: Sequence[str]) -> Found | None:
+    def _phrase(self, words: Sequence[str]) -> GlossaryMatch | None:
         first = words[0]
         starts = [first, *(f"{first[:size]}-" for size in self._phrase_sizes if size <= len(first))]
         for start in starts:
             for phrase in self._phrases.get(start, ()):
                 if _begin(words[1:], phrase.rest):
-                    return Found(1 + len(phrase.rest), phrase.english)
+                    return GlossaryMatch(1 + len(phrase.rest), phrase.english)
         return None
 
     def parted(self, first: str, last: str) -> str | None:
@@ -206,11 +206,11 @@ class Glossary:
         """Whether a verb may stand in two parts, the second at the end of its clause."""
         return self.language in _PARTICLES
 
-    def within(self, text: str, at: int, end: int) -> Found | None:
+    def within(self, text: str, at: int, end: int) -> GlossaryMatch | None:
         """The longest entry that characters of a text begin with, from one place up to another."""
         for size in range(min(self._longest, end - at), 0, -1):
             if (english := self._words.get(text[at : at + size])) is not None:
-                return Found(size, english)
+                return GlossaryMatch(size, english)
         return None
 
     def _stem_size(self, word: str) -> int:

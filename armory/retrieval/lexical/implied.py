@@ -101,7 +101,7 @@ _WEB = re.compile(
 )
 _ONLINE = ("web", "internet", "online", "google")
 #: "Let the team know", "and notify Bob": whoever else is told something.
-_TOLD = re.compile(
+_NOTIFYING = re.compile(
     r"(?:\A|(?<=[.!?;,:\n])|\band\b|\bthen\b)[^\S\n]*+"
     r"(?:(?:please|also|just|then|can you|could you)\s++){0,3}+"
     r"(?:let (?!me\b|us\b|it\b|you\b)[^.!?;,:\n]{1,40}? know\b"
@@ -109,7 +109,9 @@ _TOLD = re.compile(
     r"|(?:notify|inform|tell|ping|dm) (?!(?:me|us|you|it|a|an|apart|how|what|which|whether|if|where"
     r"|when|who|why|the (?:time|truth|difference|story|server|host))\b|stor|\S*[.\d])@?\w)"
 )
-_TELLS = ("let ", "notify ", "inform ", "tell ", "ping ", "dm ", "reply ", "respond ", "write ")
+_NOTIFYING_HINTS = (
+    *("let ", "notify ", "inform ", "tell ", "ping ", "dm ", "reply ", "respond ", "write "),
+)
 #: What says by what means: it finds the tool.
 _MEANS = re.compile(
     r"#|\b(?:e-?mails?|mails?|slack|messages?|sms|texts?|whatsapp|telegram|discord|teams|channels?"
@@ -127,7 +129,7 @@ _NEW = re.compile(
 )
 #: Who is meant by these is in no news.
 _PERSONAL = re.compile(r"\b(?:you|your|i|i'm|i've|my|me|we|our|us|it)\b")
-_NEW_CHARS, _TOLD_CHARS = 200, 1_000
+_NEW_CHARS, _EXAMINED_CHARS = 200, 1_000
 #: Characters of a text that are looked at.
 _CHARS = 4_000
 _EDGES = "\"'`\u2018\u2019\u201c\u201d()[]{}<>,;:!?*\u3002\uff0c\uff01\uff1f"
@@ -189,19 +191,19 @@ def implied(text: str) -> tuple[str, ...]:
     if any(hint in plain for hint in _HINTS):
         memory = tuple(act for act, asked in _REMEMBERING.items() if asked.search(plain))
     acts = (*memory, WRITE_FILE) if _writes_file(text) else memory
-    if any(hint in plain for hint in _ONLINE) and _WEB.search(plain, 0, _TOLD_CHARS):
+    if any(hint in plain for hint in _ONLINE) and _WEB.search(plain, 0, _EXAMINED_CHARS):
         acts = (*acts, WEB)
-    if "who" in plain and _CHANGED.search(plain, 0, _TOLD_CHARS):
+    if "who" in plain and _CHANGED.search(plain, 0, _EXAMINED_CHARS):
         acts = (*acts, CHANGES)
-    if any(hint in plain for hint in _TELLS) and _tells(plain):
+    if any(hint in plain for hint in _NOTIFYING_HINTS) and _asks_to_notify(plain):
         acts = (*acts, SEND)
     acts = (*acts, *everyday(plain))
     return acts if acts or not _is_new(plain) else (LOOK_UP,)
 
 
-def _tells(plain: str) -> bool:
-    """Whether a text has somebody told something, and says not by what means."""
-    return _TOLD.search(plain, 0, _TOLD_CHARS) is not None and not _MEANS.search(plain)
+def _asks_to_notify(plain: str) -> bool:
+    """Whether a text asks to tell somebody something without naming a channel."""
+    return _NOTIFYING.search(plain, 0, _EXAMINED_CHARS) is not None and not _MEANS.search(plain)
 
 
 def _is_new(plain: str) -> bool:

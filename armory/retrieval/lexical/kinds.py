@@ -1,4 +1,4 @@
-"""Names whose form says what they are: #general is a channel, PROJ-12 an issue.
+"""Names recognised by their form: #general is a channel, PROJ-12 an issue.
 
 Owns: `called_so`, a text that says it to both sides of a search. Never imports embedders, indexes
 or rankers.
@@ -34,7 +34,7 @@ _IN_CHANNEL = re.compile(
 )
 #: At the beginning of a text it is one as well where no tool speaks of hashtags, if more follows.
 _BEGUN = re.compile(rf"\A#(?=[\w-]++[:,]?\s++\w){_CHANNELS}", re.IGNORECASE)
-_TOLD_BY = 2_000
+_EXAMINED_CHARS = 2_000
 """Characters of a text that tell whether it speaks of pages or tags."""
 _OTHERWISE = re.compile(
     r"\b(?:click|fill|type|enter|hit|press|hover|scroll|pick|choose|select|drag|focus|tap|wait"
@@ -76,7 +76,7 @@ def called_so(text: str, words: KnownWords) -> str:
 def _channelled(text: str, words: KnownWords) -> str:
     if not any(map(words.has, _OTHER_NAMES)):
         return _CHANNEL.sub(r"channel #\1", text)
-    if _OTHERWISE.search(text, 0, _TOLD_BY):
+    if _OTHERWISE.search(text, 0, _EXAMINED_CHARS):
         return text
     if not words.has("hashtag"):
         text = _BEGUN.sub(r"channel #\1", text)

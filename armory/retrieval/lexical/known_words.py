@@ -80,7 +80,7 @@ class KnownWords:
         return "".join([*parts, text[at:]])
 
     def _are_typos(self, found: list[re.Match[str]]) -> bool:
-        """Whether a text of mostly suspect words is misspelt, not in another language."""
+        """Whether a text of mostly unknown words is misspelt, rather than in another language."""
         if len(found) > _SHORT_WORDS:
             return False
         own = strange = 0

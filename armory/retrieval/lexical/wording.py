@@ -1,4 +1,4 @@
-"""A caller's text without what is said to whoever listens, in words that tools are described in.
+"""Removes what is said only to the assistant, and words the rest as tools are described.
 
 Owns: which salutations, fillers and wishes for the answer's manner are left out, which words are
 put plainly, what of a mail address counts.
@@ -15,7 +15,7 @@ from armory.retrieval.lexical.spelling import LEAST_CHARS, is_english
 from armory.retrieval.lexical.text import fold, terms
 
 _PAUSE = r"\s*+(?:[,!]|[.:;\u2013\u2026-](?=[\s.]))++\s*+"
-_SAID = r"[^.,:;!?\n]{1,60}+"
+_WORDS = r"[^.,:;!?\n]{1,60}+"
 #: "Hey Claude," says nothing of what is wanted, and makes a wish look like talk. Other names stay,
 #: which may be those of servers; so does what no comma, request or question follows: "hello world".
 _SALUTATION = re.compile(
@@ -29,8 +29,8 @@ _SALUTATION = re.compile(
     rf"|{VERB})\b))"
     r"|(?:great|excuse me|by the way|btw|(?:i have |another |one |a |quick )*+question"
     r"|perfect|awesome|excellent|no worries|in the meantime|like last time"
-    rf"|(?:thanks|thank you|thx)(?: so much| a lot| very much| again)?+(?: for {_SAID})?+"
-    rf"|sorry(?: (?:for|about) {_SAID})?+|now that {_SAID}(?=,)|while (?:you're|we're) at it"
+    rf"|(?:thanks|thank you|thx)(?: so much| a lot| very much| again)?+(?: for {_WORDS})?+"
+    rf"|sorry(?: (?:for|about) {_WORDS})?+|now that {_WORDS}(?=,)|while (?:you're|we're) at it"
     r"|(?:and )?+one more|(?:(?:and|one|another|a) )*+(?:(?:more|last|other|next|new|different) )++"
     r"(?:thing|question|request|topic))"
     rf"{_PAUSE}",
@@ -139,7 +139,7 @@ def unaddressed(text: str) -> str:
 
 
 def unfilled(text: str) -> str:
-    """The text without what is said while one thinks; one that is hardly anything else as it is."""
+    """The text without spoken fillers; unchanged if it is hardly anything else."""
     if not any(hint in text for hint in _FILLS):
         return text
     rest = _FILLER.sub("", text).lstrip()

@@ -1,1 +1,1 @@
-"""Retrieval as a Python library: `ToolMemory` and what stands beside it."""
+"""Retrieval as a Python library: `ToolMemory` and its parts."""

@@ -1,4 +1,4 @@
-"""What callers of `ToolMemory` hand over, checked: every mistake is told with what was expected.
+"""Validation of the arguments of `ToolMemory`, with messages that say what was expected.
 
 Owns: the checks of arguments. Never imports the memory, nor the retriever.
 """
@@ -145,18 +145,27 @@ def identifier_of(value: Any) -> str:
     return value
 
 
+def listed(parameter: str, value: Any, what: str) -> tuple[Any, ...]:
+    """The entries of a list.
+
+    Raises:
+        InvalidRequest: a text alone, whose letters would be taken for entries, or no list.
+    """
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+        fix = f", as in [{value!r}]" if isinstance(value, str) else ""
+        raise InvalidRequest(
+            f"{parameter} is {shown(value)}, expected a list of {what}{fix}", parameter=parameter
+        )
+    return tuple(cast("Iterable[Any]", value))
+
+
 def identifiers(exclude: Any) -> frozenset[str]:
     """Identifiers to leave out.
 
     Raises:
         InvalidRequest: a text alone, whose letters would be taken for identifiers, or no list.
     """
-    if isinstance(exclude, str | bytes) or not isinstance(exclude, Iterable):
-        fix = f", as in [{exclude!r}]" if isinstance(exclude, str) else ""
-        raise InvalidRequest(
-            f"exclude is {shown(exclude)}, expected a list of identifiers{fix}", parameter="exclude"
-        )
-    given = tuple(cast("Iterable[Any]", exclude))
+    given = listed("exclude", exclude, "identifiers")
     for one in given:
         if not isinstance(one, str):
             raise InvalidRequest(

@@ -67,8 +67,8 @@ def of_object(given: Any) -> Mapping[str, Any] | None:
     if not isinstance(name, str):
         return None
     if hasattr(given, "model_dump") and not hasattr(given, "args_schema"):
-        told: Any = given.model_dump(by_alias=True, exclude_none=True)
-        return cast("Mapping[str, Any]", told) if isinstance(told, Mapping) else None
+        definition: Any = given.model_dump(by_alias=True, exclude_none=True)
+        return cast("Mapping[str, Any]", definition) if isinstance(definition, Mapping) else None
     if not isinstance(description, str):
         return None
     schemas = (_of_one_text(given), *(getattr(says, member, None) for member in _SCHEMA_MEMBERS))

@@ -40,7 +40,7 @@ from armory.retrieval.library.tool_context import ToolContext, selected
 from armory.retrieval.library.tool_snapshot import Filter, ToolSnapshot
 from armory.retrieval.library.toolbox import (
     ATTRIBUTES,
-    Given,
+    AnyTool,
     Handle,
     SelectedTool,
     Tool,
@@ -158,7 +158,7 @@ class AsyncToolMemory:
             raise UnknownTool(f"no tool {identifier!r} in this memory")
         return tool
 
-    def add(self, *given: Given) -> list[str]:
+    def add(self, *given: AnyTool) -> list[str]:
         """Add tools; returns their identifiers. They are embedded at the next selection.
 
         Raises:
@@ -184,7 +184,7 @@ class AsyncToolMemory:
         self._changed()
         return list(tools)
 
-    def update(self, identifier: str, given: Given | None = None, **changes: Any) -> Tool:
+    def update(self, identifier: str, given: AnyTool | None = None, **changes: Any) -> Tool:
         """Replace a tool, or some of its attributes; returns the new one.
 
         Raises:

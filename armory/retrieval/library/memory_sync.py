@@ -18,7 +18,7 @@ from armory.errors import InvalidRequest
 from armory.retrieval.library.memory import NOT_COPIED, AsyncToolMemory
 from armory.retrieval.library.tool_context import ToolContext
 from armory.retrieval.library.tool_snapshot import Filter
-from armory.retrieval.library.toolbox import Given, Handle, SelectedTool, Tool
+from armory.retrieval.library.toolbox import AnyTool, Handle, SelectedTool, Tool
 from armory.retrieval.options import EMBEDDED, INDEX, RANKER
 from armory.retrieval.ports import Embedder, VectorIndex
 from armory.retrieval.ranking.rerank import Reranker
@@ -132,7 +132,7 @@ class ToolMemory:
         """
         return self._memory.get(identifier)
 
-    def add(self, *given: Given) -> list[str]:
+    def add(self, *given: AnyTool) -> list[str]:
         """Add tools; they are embedded at the next selection.
 
         Args:
@@ -148,7 +148,7 @@ class ToolMemory:
         """
         return self._run(self._call(self._memory.add, *given))
 
-    def update(self, identifier: str, given: Given | None = None, **changes: Any) -> Tool:
+    def update(self, identifier: str, given: AnyTool | None = None, **changes: Any) -> Tool:
         """Replace a tool, or some of its attributes.
 
         Args:

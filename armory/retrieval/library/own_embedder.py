@@ -1,4 +1,4 @@
-"""An embedder that a caller made: what it gives is checked, and made unit vectors.
+"""Adapts an embedder of the caller: its vectors are checked and normalised.
 
 Owns: `checked`. Never imports the memory, a model or an index.
 """

@@ -1,4 +1,4 @@
-"""What a callable says of itself: its name, what it does, the JSON Schema of its arguments.
+"""Derives a tool definition from a callable: name, description, JSON Schema of its arguments.
 
 Owns: reading signatures, annotations and docstrings. Never imports the tools that are made of it.
 """

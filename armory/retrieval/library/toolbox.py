@@ -157,7 +157,7 @@ class Tool:
         return bool(self.metadata.get("private"))
 
     @classmethod
-    def of(cls, given: Given) -> Tool:
+    def of(cls, given: AnyTool) -> Tool:
         """A tool from itself, a callable (name, docstring, signature), a mapping of MCP's, OpenAI's
         or Anthropic's form, (identifier, mapping), or a tool of LangChain, LlamaIndex, FastMCP or
         MCP's SDK.
@@ -171,9 +171,9 @@ class Tool:
             return tool_of_json(as_mcp(given))
         if isinstance(given, tuple):
             return _tool_of_pair(given)
-        told = of_object(given)
-        if told is not None:
-            return tool_of_json(told)
+        definition = of_object(given)
+        if definition is not None:
+            return tool_of_json(definition)
         if not callable(given):
             several = isinstance(given, Iterable) and not isinstance(given, str | bytes)
             raise InvalidRequest(
@@ -257,7 +257,7 @@ class Tool:
         return {member: value for member, value in parts.items() if value}
 
 
-Given = Tool | Handle | Mapping[str, Any] | tuple[str, Mapping[str, Any]] | ToolLike
+AnyTool = Tool | Handle | Mapping[str, Any] | tuple[str, Mapping[str, Any]] | ToolLike
 """What a memory takes for a tool, see `Tool.of`."""
 ATTRIBUTES = tuple(one.name for one in fields(Tool) if one.name != "identifier")
 """Attributes that `update` accepts."""

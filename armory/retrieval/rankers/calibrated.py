@@ -68,8 +68,8 @@ def calibrated(
     """Scores of all candidates."""
     calibration = calibration_for(result.ranker, features.embedder, settings.calibration)
     best, raw = result.best, result.raw
-    asked = calibration.asked([s.vector for s in features.whole if s.vector is not None])
-    wanted, need = judge(calibration, result.signals, {**result.query, **asked}, len(best))
+    acts = calibration.acts_signal([s.vector for s in features.whole if s.vector is not None])
+    wanted, need = judge(calibration, result.signals, {**result.query, **acts}, len(best))
     refused = calibration.refuses(need, features.visible)
     refused = refused and not (_led_somewhere(features) or _named(features, best))
     if (evidence := result.evidence) is not None:

@@ -142,7 +142,7 @@ class Calibration:
     acts: FloatArray | None = field(default=None, compare=False)
     lean: Lean | None = None
 
-    def asked(self, vectors: Sequence[FloatArray]) -> dict[str, float]:
+    def acts_signal(self, vectors: Sequence[FloatArray]) -> dict[str, float]:
         """The signal `acts`: the greatest over the caller's texts; nothing without a direction."""
         if self.acts is None or not vectors:
             return {}

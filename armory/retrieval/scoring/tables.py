@@ -72,14 +72,14 @@ class SparseSignals(Mapping[str, FloatArray]):
         best: IntArray,
         size: int,
         same: Mapping[str, float],
-        whole: Mapping[str, FloatArray] | None = None,
+        whole: Mapping[str, FloatArray],
     ) -> None:
         self._table = table
         self._best = best
         self._size = size
         self._same = same
-        self._whole: Mapping[str, FloatArray] = whole or {}
-        self._names = tuple(dict.fromkeys((*table, *same, *self._whole)))
+        self._whole = whole
+        self._names = tuple(dict.fromkeys((*table, *same, *whole)))
         self._place: dict[int, int] | None = None
         self._at: tuple[int, dict[str, float]] = (-1, {})  # asked last, and what it had
         self._made: dict[str, FloatArray] = {}

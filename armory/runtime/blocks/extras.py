@@ -20,7 +20,7 @@ def absent_extras(loaded: Loaded) -> list[ConfigError]:
     """One error for each extra that is needed and not installed."""
     absent = [
         ConfigError(f'{what} needs an extra: pip install "armory-mcp-gateway[{extra}]"', path=path)
-        for path, what, module, extra in _asked(loaded)
+        for path, what, module, extra in _needed(loaded)
         if importlib.util.find_spec(module) is None
     ]
     if loaded.config.server.event_loop == "uvloop" and importlib.util.find_spec("uvloop") is None:
@@ -29,7 +29,7 @@ def absent_extras(loaded: Loaded) -> list[ConfigError]:
     return absent
 
 
-def _asked(loaded: Loaded) -> Iterator[tuple[str, str, str, str]]:
+def _needed(loaded: Loaded) -> Iterator[tuple[str, str, str, str]]:
     """(path in the configuration, the feature, its module, its extra)."""
     rag, storage = loaded.config.tool_rag, loaded.config.storage
     if rag.enabled:

@@ -20,7 +20,7 @@ def watched(
     observers: Observers,
     catalog_version: Callable[[], int],
 ) -> tuple[ports.Pool, ports.Retriever | None]:
-    """(pool, retriever) for the request path: observed, or unchanged where nobody observes.
+    """(pool, retriever) for the request path: wrapped if calls are observed, else unchanged.
 
     Args:
         pool: the upstream sessions.

@@ -46,7 +46,7 @@ async def examined(
     upstream_s: float = UPSTREAM_S,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> list[Finding]:
-    """All findings about an installation; opens no port and serves nobody.
+    """All findings about an installation; opens no port and serves no request.
 
     Args:
         path: of the configuration.

@@ -112,7 +112,7 @@ def _place_key(spec: UpstreamSpec) -> str:
 async def _address(spec: UpstreamSpec, url: str) -> Finding | None:
     """Check name, port and certificate of an upstream that is reached without a proxy."""
     check, key = f"upstream {spec.key}", f"upstreams.{spec.key}"
-    said = f"{key}.{_place_key(spec)}"
+    setting = f"{key}.{_place_key(spec)}"
     parts = urlsplit(url)
     host = parts.hostname or ""
     if spec.proxy is not None or "://" not in url:
@@ -133,13 +133,13 @@ async def _address(spec: UpstreamSpec, url: str) -> Finding | None:
                 server_hostname=host if context else None,
             )
     except socket.gaierror:
-        fix = f"correct the host in {said}, or this machine's DNS"
+        fix = f"correct the host in {setting}, or this machine's DNS"
         return failed(check, f"the name {host!r} cannot be resolved", fix)
     except ssl.SSLCertVerificationError as error:
         why = refused(error)
-        return failed(check, f"its certificate is refused: {why}", _tls_fix(why, key, said))
+        return failed(check, f"its certificate is refused: {why}", _tls_fix(why, key, setting))
     except ssl.SSLError as error:
-        fix = f"https is spoken to it; is {said} perhaps http://?"
+        fix = f"https is spoken to it; is {setting} perhaps http://?"
         return failed(check, f"it speaks no TLS: {error.reason or error}", fix)
     except TimeoutError:
         fix = (
@@ -147,7 +147,7 @@ async def _address(spec: UpstreamSpec, url: str) -> Finding | None:
         )
         return failed(check, f"{host}:{port} does not answer within {_CONNECT_S:g} s", fix)
     except OSError as error:
-        fix = f"start the server, or correct {said}"
+        fix = f"start the server, or correct {setting}"
         return failed(check, f"{host}:{port} cannot be reached: {reason(error)}", fix)
     certificate = writer.get_extra_info("peercert") or {}
     writer.close()
@@ -208,9 +208,9 @@ async def _answers(spec: UpstreamSpec, within_s: float, early: Finding | None) -
             lists = await found.lists.over(link)
     except TimeoutError:
         starting = pool.upstream(spec.key).connector.starting
-        said = starting.status_text if starting is not None else "it does not answer"
+        message = starting.status_text if starting is not None else "it does not answer"
         fix = f"`armory logs {spec.key}` shows what it writes; --timeout S waits longer"
-        return failed(check, f"after {within_s:g} s: {redacted(said)}", fix)
+        return failed(check, f"after {within_s:g} s: {redacted(message)}", fix)
     except LoginNeeded:
         if early is not None:
             return early

@@ -23,7 +23,7 @@ from armory.runtime.editing.message_redaction import redacted_message, values_in
 from armory.runtime.editing.tag_key import TagKey
 from armory.runtime.reloading import difference
 from armory.runtime.running import Runtime
-from armory.web.rest.live.config_file import Found, NotWritable, Refused, Stale
+from armory.web.rest.live.config_file import NotWritable, Problems, Refused, Stale
 
 _OFF = "server.config_editing is off: the file is changed where it lies"
 _WHOLE = Restored("", (), ())
@@ -134,7 +134,7 @@ class Editor:
     def _overridden(self, loaded: Loaded) -> Loaded:
         return self.runtime.rereading.overridden(loaded)
 
-    def _problems(self, error: ConfigError, whole: Restored) -> Found:
+    def _problems(self, error: ConfigError, whole: Restored) -> Problems:
         def said(message: str) -> str:
             return redacted_message(message, whole.hidden, values_in(self.path, whole.text))
 

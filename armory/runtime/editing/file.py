@@ -89,10 +89,10 @@ def replace(path: Path, text: str, tag: str, key: bytes) -> Version:
         os.replace(name, real)
         name = None
     except OSError as error:
-        said = f"{path} cannot be replaced: {error.strerror}"
+        message = f"{path} cannot be replaced: {error.strerror}"
         if error.errno in _READ_ONLY:
-            raise NotWritable(said) from None
-        raise ConfigError(said) from None
+            raise NotWritable(message) from None
+        raise ConfigError(message) from None
     finally:
         if name is not None:
             with contextlib.suppress(OSError):

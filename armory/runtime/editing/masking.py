@@ -45,8 +45,9 @@ class Masked:
         try:
             return secret_places(self.original, self.node, parameters=self.parameters)
         except (yaml.YAMLError, RecursionError):
-            said = "the file is no YAML, so what is secret in it is not known; mend it where it is"
-            raise ConfigError(said) from None
+            raise ConfigError(
+                "the file is no YAML, so what is secret in it is not known; mend it where it is"
+            ) from None
 
     @cached_property
     def _word(self) -> str:
@@ -117,8 +118,8 @@ class Masked:
                 break
             number = int(match["number"] or 0)
             if not 1 <= number <= len(self.hidden):
-                said = f"{match[0]!r} stands for nothing that was hidden here; write the value"
-                raise ConfigProblems([Problem("", said, line)])
+                message = f"{match[0]!r} stands for nothing that was hidden here; write the value"
+                raise ConfigProblems([Problem("", message, line)])
             value = self.hidden[number - 1]
             parts.append(value)
             places.append((size, size + len(value), match[0], line))
@@ -145,7 +146,7 @@ def _stay_hidden(text: str, places: Sequence[tuple[int, int, str, int]], paramet
         secret = secret_places(text, composed(text), parameters=parameters)
     except (yaml.YAMLError, RecursionError):
         return  # what is no YAML is refused as that, and nothing of it is quoted
-    said = "stands where no secret is expected, and would be shown there; write the value"
+    message = "stands where no secret is expected, and would be shown there; write the value"
     starts = [first for first, _ in secret]
 
     def is_secret(start: int, end: int) -> bool:
@@ -153,7 +154,7 @@ def _stay_hidden(text: str, places: Sequence[tuple[int, int, str, int]], paramet
         return last >= 0 and end <= secret[last][1]
 
     shown = [
-        Problem("", f"{mark!r} {said}", line)
+        Problem("", f"{mark!r} {message}", line)
         for start, end, mark, line in places
         if not is_secret(start, end)
     ]

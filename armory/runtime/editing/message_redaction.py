@@ -25,9 +25,7 @@ _CUT = "..."
 _CUT_CHARS = 77
 
 
-def redacted_message(
-    message: str, hidden: Iterable[str] = (), variables: Mapping[str, str] | None = None
-) -> str:
+def redacted_message(message: str, hidden: Iterable[str], variables: Mapping[str, str]) -> str:
     """A message for readers that may not know these values.
 
     Args:
@@ -36,7 +34,7 @@ def redacted_message(
         variables: values by the names of variables.
     """
     known = [(value.strip().strip("\"'"), HIDDEN) for value in hidden]
-    known += [(value.strip(), f"${{{name}}}") for name, value in (variables or {}).items()]
+    known += [(value.strip(), f"${{{name}}}") for name, value in variables.items()]
     for value, shown in sorted(known, key=lambda one: -len(one[0])):
         if len(value) >= _SHORTEST:
             for spelt in _spellings(value):
@@ -52,17 +50,17 @@ def explained(path: Path, error: ConfigError) -> str:
         path: the file.
         error: what reading it raised.
     """
-    said = str(error)
+    message = str(error)
     if isinstance(error, ConfigProblems):
         more = len(error.problems) - 1
-        said = f"{error.problems[0]}{f'; and {more:,} more' if more else ''}"
+        message = f"{error.problems[0]}{f'; and {more:,} more' if more else ''}"
     hidden: tuple[str, ...] = ()
     variables: dict[str, str] = {}
     with suppress(ConfigError):  # it cannot be read, or is no YAML
         text = read_file(path)
         variables = values_in(path, text)
         hidden = Masked(text, parameters=True).hidden
-    return " ".join(redacted_message(said, hidden, variables).split())
+    return " ".join(redacted_message(message, hidden, variables).split())
 
 
 def values_in(path: Path, text: str) -> dict[str, str]:

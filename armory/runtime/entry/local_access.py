@@ -76,7 +76,7 @@ class Note:
                 self._write()
 
     def leave_again(self) -> None:
-        """Write the note if it is missing: the disk was full, or somebody removed it."""
+        """Write the note if it is missing: the disk was full, or it was removed."""
         with self._turn:
             if not self._removed and not self._path.exists():
                 self._write()

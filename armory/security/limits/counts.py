@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from armory.domain.limits import SLOT_WAIT_S, Counted, Demand, Rate, Taken, day_of
+from armory.domain.limits import SLOT_WAIT_S, Counted, Demand, DemandOutcome, Rate, day_of
 from armory.security.limits.ratelimit import RateLimiter
 
 
@@ -31,27 +31,27 @@ class LocalCounts:
         self._used: Counter[tuple[str, Counted]] = Counter()
         self._running: Counter[str] = Counter()
 
-    def take(self, demand: Demand) -> Taken:
+    def take(self, demand: Demand) -> DemandOutcome:
         """Take everything that a request needs, or nothing."""
         who, per_day = demand.identity, demand.per_day
         if demand.slots is not None and self._running[who] >= demand.slots:
-            return Taken("concurrency", SLOT_WAIT_S)
+            return DemandOutcome("concurrency", SLOT_WAIT_S)
         if per_day is not None:
             day, left_s = day_of(self._wall())
             if day != self._day:
                 self._day, self._used = day, Counter()
             if self._used[who, per_day.kind] >= per_day.limit:
-                return Taken(per_day.kind, left_s)
+                return DemandOutcome(per_day.kind, left_s)
         if demand.rate is not None:
             wait_s = self._bucket(demand.rate).tried(demand.caller)
             if wait_s:
-                return Taken("rate", wait_s)
+                return DemandOutcome("rate", wait_s)
         if per_day is not None:
             self._used[who, per_day.kind] += 1
         if demand.slots is None:
-            return Taken()
+            return DemandOutcome()
         self._running[who] += 1
-        return Taken(lease=who)
+        return DemandOutcome(lease=who)
 
     def give_back(self, lease: str) -> None:
         """Release the slot of a finished request."""

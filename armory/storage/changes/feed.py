@@ -119,7 +119,7 @@ class ChangeFeed:
         return max(self._took_s, waited_s)
 
     @contextmanager
-    def _asked(self, at: float) -> Generator[None]:
+    def _timed(self, at: float) -> Generator[None]:
         self._asked_at = at
         try:
             yield
@@ -143,16 +143,18 @@ class ChangeFeed:
         async with self._database.write() as connection:
             transaction = Transaction(connection)
             yield transaction
-            told = list(dict.fromkeys(transaction.told))
-            if told:
+            announced = list(dict.fromkeys(transaction.told))
+            if announced:
                 now = self._database.now_ms
-                rows = [{"at_ms": now, "topic": topic, "value": value} for topic, value in told]
+                rows = [
+                    {"at_ms": now, "topic": topic, "value": value} for topic, value in announced
+                ]
                 await connection.execute(insert(changes).values(rows))
-        for topic, value in told:
+        for topic, value in announced:
             await self._handlers.handle(topic, value)
-        if told and self._cache.shared:
+        if announced and self._cache.shared:
             with suppress(BackendError):  # the poll of the others finds it
-                await self._cache.publish(CHANNEL, msgspec.json.encode(told))
+                await self._cache.publish(CHANNEL, msgspec.json.encode(announced))
 
     async def now_ms(self, transaction: Transaction) -> int:
         """The time of the database's clock, which all processes share."""
@@ -208,7 +210,7 @@ class ChangeFeed:
             self._took_s = 0.0
             self._up_to_date(began)
             return
-        with self._asked(began):
+        with self._timed(began):
             async with self._database.read() as connection:
                 if self._floor_ms is None:
                     now_ms = (await connection.execute(select(self._database.now_ms))).scalar_one()
@@ -278,7 +280,7 @@ class ChangeFeed:
             self._line_ready = True
             _log.info("change_line_up")
         if message is not None:
-            await self._heard(message)
+            await self._announced(message)
         self._line_at = self._clock()
         self._beat.set()
 
@@ -293,13 +295,13 @@ class ChangeFeed:
         for row in rows:
             await self._handlers.handle(row.topic, row.value, again=True)
 
-    async def _heard(self, message: bytes) -> None:
+    async def _announced(self, message: bytes) -> None:
         try:
-            told = msgspec.json.decode(message, type=list[tuple[str, str]])
+            announced = msgspec.json.decode(message, type=list[tuple[str, str]])
         except msgspec.DecodeError:
             _log.warning("change_message_unreadable", size_bytes=len(message))
             return
-        for topic, value in told:
+        for topic, value in announced:
             await self._handlers.handle(topic, value)
 
 

@@ -32,7 +32,7 @@ _MAX_ROUNDS = 6
 
 
 @dataclass
-class Told:
+class CompletedRequest:
     """One completed request.
 
     Attributes:
@@ -77,9 +77,9 @@ class Talker:
         """The result of `initialize`; empty in the modern era."""
         return self._legacy.hello if self._legacy is not None else {}
 
-    async def tell(self, method: str, params: Mapping[str, Any] | None = None) -> Told:
+    async def tell(self, method: str, params: Mapping[str, Any] | None = None) -> CompletedRequest:
         """Send one request and wait until it is complete."""
-        told = Told()
+        told = CompletedRequest()
         if self.era == "legacy":
             await self._tell_legacy(method, dict(params or {}), told)
         else:
@@ -87,7 +87,9 @@ class Talker:
         told.message.pop("id", None)
         return told
 
-    async def _tell_modern(self, method: str, params: dict[str, Any], told: Told) -> None:
+    async def _tell_modern(
+        self, method: str, params: dict[str, Any], told: CompletedRequest
+    ) -> None:
         retry = dict(params)
         for _ in range(_MAX_ROUNDS):
             self._count += 1
@@ -111,7 +113,9 @@ class Talker:
                 retry["requestState"] = result["requestState"]
         raise AssertionError(f"{method}: asked more than {_MAX_ROUNDS} times")
 
-    async def _tell_legacy(self, method: str, params: dict[str, Any], told: Told) -> None:
+    async def _tell_legacy(
+        self, method: str, params: dict[str, Any], told: CompletedRequest
+    ) -> None:
         if self._legacy is None:
             self._legacy = LegacyClient(self._url, self._http, "2025-11-25")
             await self._legacy.initialize(self._capabilities)
@@ -129,7 +133,7 @@ class Talker:
                 else:
                     self._note(message, told)
 
-    def _note(self, message: dict[str, Any], told: Told) -> None:
+    def _note(self, message: dict[str, Any], told: CompletedRequest) -> None:
         if "method" in message:
             params = dict(message.get("params", {}))
             params.pop("progressToken", None)

@@ -52,7 +52,7 @@ class OverStdio:
         if self._known.may_speak("modern") and not self._skips_probe:
             link = StdioLink(context)
             identity = await self._started(
-                link, lambda within_s: self._met(link, capabilities, within_s)
+                link, lambda within_s: self._probed(link, capabilities, within_s)
             )
             if identity is not None:
                 return await self._known.record_link(link, identity, "stdio")
@@ -102,7 +102,7 @@ class OverStdio:
         finally:
             self._awaited.remove(starting)
 
-    async def _met(
+    async def _probed(
         self, link: StdioLink, capabilities: Mapping[str, Any], within_s: float
     ) -> Identity | None:
         try:

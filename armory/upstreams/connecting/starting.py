@@ -47,7 +47,9 @@ class Starting:
         """What is being waited for, for people."""
         launcher = self._link.spec.launcher
         also = f"; {launcher} may be installing it" if launcher else ""
-        return f"started {self.waited_s:.0f} s ago and has not answered yet{also}{self._said()}"
+        return (
+            f"started {self.waited_s:.0f} s ago and has not answered yet{also}{self._last_output()}"
+        )
 
     async def answer(self, meet: Callable[[float], Awaitable[_T]]) -> _T:
         """The result of `meet`, waited for as long as the start may take.
@@ -64,7 +66,7 @@ class Starting:
             try:
                 return await meet(spec.connect_timeout_s)
             except UpstreamTimeout as error:
-                raise UpstreamTimeout(f"{error}{self._said()}", upstream=spec.key) from None
+                raise UpstreamTimeout(f"{error}{self._last_output()}", upstream=spec.key) from None
         task = start(_awaited(meet(FOREVER_S)), f"start of {spec.key}")
         try:
             wait_s = max(0.0, spec.start_timeout_s - LOOK_S)
@@ -88,7 +90,7 @@ class Starting:
         """A number that grows while the process or its children do anything (CPU time, output)."""
         return self._link.process.work_done() if self._link.process is not None else 0
 
-    def _said(self) -> str:
+    def _last_output(self) -> str:
         process = self._link.process
         words = process.last_words if process is not None else ""
         return f"; it last said: {words}" if words else ""

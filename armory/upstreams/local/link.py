@@ -48,7 +48,7 @@ class LocalLink(BaseLink):
         self._closing = True
 
     def note_sent(self, call: Call) -> None:
-        """Tell whoever measures a call that it is answered here."""
+        """Report to the call's meter that it is answered here."""
         if call.hop is not None:
             call.hop = self.hop()
             if call.sent is not None:

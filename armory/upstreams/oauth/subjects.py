@@ -188,7 +188,7 @@ class ExchangedTokens(SubjectTokens):
             NoToken: the authorization server issues none.
         """
         grant = self._grant
-        place = await self._found()
+        place = await self._discovered()
         form = {
             "grant_type": _EXCHANGE,
             "subject_token": subject,
@@ -202,7 +202,7 @@ class ExchangedTokens(SubjectTokens):
         headers = client_authentication(method, grant.client_id, grant.client_secret, form)
         return await self.request_token(place, headers, form, kind)
 
-    async def _found(self) -> AuthServerMetadata:
+    async def _discovered(self) -> AuthServerMetadata:
         place, grant = self._place, self._grant
         if place is None and grant.token_url:
             place = self._place = AuthServerMetadata(grant.token_url)

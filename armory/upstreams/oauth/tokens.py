@@ -24,7 +24,7 @@ from armory.upstreams.oauth.discovery import AuthServerMetadata, Challenge, cano
 from armory.upstreams.oauth.grants import ClientCredentials
 from armory.upstreams.oauth.providers import resource_for
 
-_AGAIN_S = 5.0
+_RETRY_S = 5.0
 _ASSERTION_S = 120
 _ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
@@ -88,7 +88,7 @@ class ClientCredentialsTokens(Tokens):
                 except NoToken:
                     if time.monotonic() >= self._expires:
                         raise
-                    self._until = min(time.monotonic() + _AGAIN_S, self._expires)
+                    self._until = min(time.monotonic() + _RETRY_S, self._expires)
             return self._token
 
     def lacks(self, challenge: Challenge) -> bool:
@@ -104,12 +104,12 @@ class ClientCredentialsTokens(Tokens):
                 if challenge.scopes:
                     self._scopes = tuple(dict.fromkeys((*self._scopes, *challenge.scopes)))
                 if not self._grant.token_url:
-                    self._place = await self._found(url, challenge)
+                    self._place = await self._discovered(url, challenge)
                 await self._get(url)
             assert self._token is not None
             return self._token
 
-    async def _found(self, url: URL, challenge: Challenge) -> AuthServerMetadata:
+    async def _discovered(self, url: URL, challenge: Challenge) -> AuthServerMetadata:
         try:
             place = await discover(url, challenge, self._grant.issuer, self._issuer, self.fetch)
         except Undiscovered as error:

@@ -128,8 +128,8 @@ class ListFetcher:
                 finally:
                     self._links.end(asked)
         except (UpstreamUnavailable, TimeoutError) as error:
-            said = str(error) or f"not within {_GROUPS_S:g} s"
-            log.warning("upstream_groups_not_fetched", upstream=self._spec.key, error=said)
+            message = str(error) or f"not within {_GROUPS_S:g} s"
+            log.warning("upstream_groups_not_fetched", upstream=self._spec.key, error=message)
             return before.groups if before is not None else ()
 
     async def seen_with(

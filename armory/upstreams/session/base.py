@@ -38,7 +38,7 @@ from armory.upstreams.session.subscriptions import Subscriptions
 from armory.upstreams.session.turns import Silent
 
 _END_S = 5.0
-_SAID_CHARS = 5_000
+_MESSAGE_CHARS = 5_000
 """Longest text about an upstream, part of which comes from the upstream itself."""
 TOO_NOISY = "it was cut off: it does not stop sending what nobody asked for"
 
@@ -205,12 +205,12 @@ class BaseLink(ABC):
 
     def unavailable(self, what: str) -> UpstreamUnavailable:
         """An error that names the upstream; secrets in what it said are redacted."""
-        text = f"upstream {self.server!r}: {redacted(what[:_SAID_CHARS])}"
+        text = f"upstream {self.server!r}: {redacted(what[:_MESSAGE_CHARS])}"
         return UpstreamUnavailable(text, upstream=self.server)
 
     def unintelligible(self, what: str) -> Unintelligible:
         """An error that names the upstream, for an answer that is not the protocol."""
-        text = f"upstream {self.server!r}: {redacted(what[:_SAID_CHARS])}"
+        text = f"upstream {self.server!r}: {redacted(what[:_MESSAGE_CHARS])}"
         return Unintelligible(text, upstream=self.server)
 
     def unreadable_answer(self, error: Exception) -> Unintelligible:

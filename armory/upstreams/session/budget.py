@@ -26,7 +26,7 @@ NUISANCE = 10.0
 _LONGEST_PAUSE_S = 1.0
 _PATIENCE_S = 10.0
 _LINES = 20
-_SAID_CHARS = 300
+_LOGGED_CHARS = 300
 _WINDOW_S = 60.0
 
 
@@ -78,7 +78,7 @@ class Budget:
 
     @property
     def worn_out(self) -> bool:
-        """Whether throttling does not help: for ten seconds it has sent mostly nuisances."""
+        """Whether throttling does not help: for ten seconds it has sent mostly useless messages."""
         since = self._over_since
         if since is None or self._clock() - since < _PATIENCE_S:
             return False
@@ -93,7 +93,7 @@ class Budget:
         self._lines[event] = since, lines + 1
         if lines < _LINES:
             short = {
-                name: f"{said[:_SAID_CHARS]}..." if len(said) > _SAID_CHARS else said
+                name: f"{said[:_LOGGED_CHARS]}..." if len(said) > _LOGGED_CHARS else said
                 for name, said in what.items()
             }
             write(event, upstream=self._server, **short)

@@ -26,7 +26,7 @@ GIVEN_UP = (
 MESSAGE_LIMIT = "server.limits.stdio_line_bytes sets that limit, on every transport"
 """What to say of a single message that is too large."""
 GiveUp = Callable[[Any], None]
-_TOLD_EACH_S = 10.0
+_LOG_EVERY_S = 10.0
 LEAST_BYTES = 32 << 20
 """Room that is left for unfinished messages, however much clients have not read."""
 
@@ -95,7 +95,7 @@ class Inflow:
         )
         self.done(source)
         now = time.monotonic()
-        if now - self._told.get(most, -_TOLD_EACH_S) >= _TOLD_EACH_S:  # it may be ten a second
+        if now - self._told.get(most, -_LOG_EVERY_S) >= _LOG_EVERY_S:  # it may be ten a second
             self._told[most] = now
             log.info("upstream_answer_given_up", upstream=most, bytes=held[most])
         give_up(source)

@@ -49,7 +49,7 @@ _OPEN = 64
 """Questions of one session that wait for people, or for its first call, at once."""
 _OPEN_BYTES = 16 << 20
 """What they may hold all together; one alone may be larger."""
-_SAID_CHARS = 100
+_METHOD_CHARS = 100
 """Characters that are quoted of a method's name, which comes from the upstream."""
 
 _NO_ROOTS = Raw(b'{"roots":[]}')
@@ -177,7 +177,7 @@ class Questions:
             self._put(question, pending.client, pending)
             return
         code = INTERNAL_ERROR if method in CAPABILITY and why else METHOD_NOT_FOUND
-        self.refuse(question, code, why or f"{method[:_SAID_CHARS]} is not available here")
+        self.refuse(question, code, why or f"{method[:_METHOD_CHARS]} is not available here")
 
     def _first_call_comes(self) -> bool:
         """Whether the call that the session was opened for is not in flight yet."""
@@ -205,7 +205,7 @@ class Questions:
         withdrawn = encode(scalar(params.get("requestId")))
         for task, key in self._open.items():
             if key == withdrawn:
-                task.cancel(CancelReason.said(params))
+                task.cancel(CancelReason.of(params))
 
     def began_anew(self) -> None:
         """The session was replaced by a new one, which may use the same ids: questions of the old
@@ -237,7 +237,7 @@ class Questions:
                 them is given up.
         """
         work = self._ask(question, client, waiting)
-        task = spawn(work, f"{question.method[:_SAID_CHARS]} from {self._link.server}")
+        task = spawn(work, f"{question.method[:_METHOD_CHARS]} from {self._link.server}")
         self._open[task] = question.key
         self._held += question.size
         asking = waiting[0].questions if len(waiting) == 1 else self._unbound

@@ -76,9 +76,11 @@ class Turns:
         self._turn = asyncio.Lock()
         self._ended = asyncio.Event()
 
-    def one_at_a_time(self) -> AbstractAsyncContextManager[None]:
+    @asynccontextmanager
+    async def one_at_a_time(self) -> AsyncGenerator[None]:
         """One turn; it begins when no abandoned call can cause a question any more."""
-        return self._taken()
+        async with self._turn, self._after_abandoned():
+            yield
 
     def alone_at_first(
         self, call: Call, *, patient: bool
@@ -112,11 +114,6 @@ class Turns:
         return bool(self._abandoned)
 
     @asynccontextmanager
-    async def _taken(self) -> AsyncGenerator[None]:
-        async with self._turn, self._after_abandoned():
-            yield
-
-    @asynccontextmanager
     async def _after_abandoned(self) -> AsyncGenerator[None]:
         loop = asyncio.get_running_loop()
         while (until := max(self._abandoned.values(), default=0.0)) > loop.time():  # noqa: ASYNC110 # it waits for time
@@ -130,7 +127,7 @@ class Turns:
         if await self._acquired():
             self._turn.release()
         if self.interactive:
-            async with self._taken():
+            async with self.one_at_a_time():
                 yield
         else:
             yield
@@ -142,7 +139,7 @@ class Turns:
         until = loop.time() + self._alone_s
         held = await self._acquired()
         if not held and self.interactive:
-            async with self._taken():
+            async with self.one_at_a_time():
                 yield
             return
 

@@ -21,7 +21,7 @@ MAX_DESCRIPTION = 1_024
 MAX_NAME = 64
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _END = re.compile(rb"^---[ \t]*\r?$", re.MULTILINE)
-_SAID = 150
+_MESSAGE_CHARS = 150
 
 
 class BadSkill(Exception):
@@ -44,7 +44,7 @@ def read_frontmatter(data: bytes) -> dict[str, Any]:
         read = read_yaml(rest[: end.start()])
         encode(read)
     except (yaml.YAMLError, BadDescription, ValueError, OverflowError, RecursionError) as error:
-        said = " ".join(str(error).split())[:_SAID]
+        said = " ".join(str(error).split())[:_MESSAGE_CHARS]
         raise BadSkill(f"its frontmatter cannot be read: {said}") from None
     if not isinstance(read, dict):
         raise BadSkill("its frontmatter is no object")

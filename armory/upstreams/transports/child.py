@@ -108,7 +108,7 @@ class ChildTransport(asyncio.SubprocessTransport):
 
     async def _connect(self, loop: asyncio.AbstractEventLoop) -> None:
         if not isinstance(loop, asyncio.BaseEventLoop):
-            self._files = tuple(_Given(file) for file in self._files if file is not None)
+            self._files = tuple(_Descriptor(file) for file in self._files if file is not None)
         stdin, *outputs = self._files
         await loop.connect_write_pipe(lambda: _Pipe(self, 0), stdin)
         for fd, file in enumerate(outputs, 1):
@@ -195,7 +195,7 @@ class _Pipe(asyncio.Protocol):
         self._child.pipe_lost(self._fd, exc)
 
 
-class _Given:
+class _Descriptor:
     """A file object that gives its descriptor away.
 
     uvloop closes a descriptor and then the file object that it came from, when another thread may

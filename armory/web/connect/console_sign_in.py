@@ -25,7 +25,7 @@ _LOGIN_S = 600
 _METADATA_S = 300
 
 
-class _Away(msgspec.Struct, frozen=True):
+class _PendingLogin(msgspec.Struct, frozen=True):
     begun: BegunLogin
     until: float
 
@@ -78,7 +78,7 @@ class ConsoleSignIn:
             NoToken: nobody can log in there.
         """
         begun = await self._flow.begin(URL(resource), Challenge(), redirect_uri)
-        away = msgspec.json.encode(_Away(begun, time.time() + _LOGIN_S))
+        away = msgspec.json.encode(_PendingLogin(begun, time.time() + _LOGIN_S))
         return begun.login_url, base64.urlsafe_b64encode(self._seal.seal(away, _PURPOSE)).decode()
 
     async def finish(self, kept: str, back: Mapping[str, str]) -> tuple[str, float | None] | None:
@@ -89,7 +89,7 @@ class ConsoleSignIn:
         """
         try:
             opened = self._seal.open(base64.urlsafe_b64decode(kept), _PURPOSE)
-            away = None if opened is None else msgspec.json.decode(opened, type=_Away)
+            away = None if opened is None else msgspec.json.decode(opened, type=_PendingLogin)
         except (ValueError, msgspec.DecodeError):
             return None
         if away is None or away.until < time.time():

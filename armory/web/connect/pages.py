@@ -12,7 +12,7 @@ from aiohttp import web
 from armory.web.pages import page
 
 
-def who_are_you(server: str, issuer: str | None, wrong: str = "") -> web.Response:
+def who_are_you(server: str, issuer: str | None, wrong: str) -> web.Response:
     """The page for a browser that has not identified anyone."""
     body = f"<p>Before you connect your account at <b>{escape(server)}</b>: who are you here?</p>"
     if wrong:

@@ -32,7 +32,7 @@ class SignIn(Protocol):
 
     @property
     def says_scopes(self) -> bool:
-        """Whether a login tells the person's scopes, not only its identity."""
+        """Whether a login gives the person's scopes, not only its identity."""
         ...
 
     async def begin_here(self, redirect_uri: str) -> BegunLogin:

@@ -152,8 +152,8 @@ class Exchanges(RequestHandler):
             response = await handler(request)
         except Exception as failure:  # noqa: BLE001 as aiohttp answers them
             try:
-                told = _refused(failure) if isinstance(failure, RequestPayloadError) else failure
-                return await self._handle_request(request, None, partial(_raised, told))
+                raised = _refused(failure) if isinstance(failure, RequestPayloadError) else failure
+                return await self._handle_request(request, None, partial(_raised, raised))
             finally:
                 forget_trace(failure)
         except BaseException:
@@ -269,8 +269,8 @@ def forget_trace(failure: BaseException | None) -> None:
 
 def _refused(failure: RequestPayloadError) -> HTTPBadRequest:
     """The answer to a body that cannot be read, such as one with a wrong `Content-Encoding`."""
-    said = getattr(failure.__cause__, "message", "") or "it is malformed"
-    return HTTPBadRequest(text=f"the body of the request cannot be read: {said}\n")
+    message = getattr(failure.__cause__, "message", "") or "it is malformed"
+    return HTTPBadRequest(text=f"the body of the request cannot be read: {message}\n")
 
 
 async def _raised(failure: Exception, _request: BaseRequest) -> StreamResponse:

@@ -1,4 +1,4 @@
-"""What arrives on a connection: passed to aiohttp's parser, counted, and paused.
+"""Incoming data of a connection: passed to aiohttp's parser, counted, and paused.
 
 Owns: `Receiver`: headers, bodies and pipelined requests are counted while they arrive; data with
 very many lines is parsed in several turns, and a body in very many chunks is joined. Never reads

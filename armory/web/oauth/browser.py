@@ -43,7 +43,7 @@ class _Browser(msgspec.Struct, frozen=True):
     id: str
 
 
-class _Asked(msgspec.Struct, frozen=True):
+class _ConsentForm(msgspec.Struct, frozen=True):
     """The sealed contents of the consent form, valid only in the browser that it was shown in."""
 
     request: Request
@@ -129,7 +129,7 @@ class Pages:
             return await self._to_provider(request, asked)
         browser = self._cookies.read(request, _BROWSER, _Browser)
         browser = browser or _Browser(secrets.token_urlsafe(16))
-        form = _Asked(asked, browser.id, time.time() + _VISIT_S)
+        form = _ConsentForm(asked, browser.id, time.time() + _VISIT_S)
         sealed = encoded(self._s.seal.seal(msgspec.json.encode(form), _FORM))
         response = consent_page(client, asked, self._server.provider.issuer, sealed)
         return self._cookies.write(request, response, _BROWSER, browser, _VISIT_S)
@@ -152,7 +152,7 @@ class Pages:
         form = await form_of(request)
         sealed = decoded(form.get("request", ""))
         data = None if sealed is None else self._s.seal.open(sealed, _FORM)
-        asked = None if data is None else msgspec.json.decode(data, type=_Asked)
+        asked = None if data is None else msgspec.json.decode(data, type=_ConsentForm)
         browser = self._cookies.read(request, _BROWSER, _Browser)
         if asked is None or asked.until < time.time():
             return message_page("Too late", f"The page is too old. {_AGAIN}", 400)

@@ -97,8 +97,8 @@ async def _refuse(services: RestServices, allowed: str, request: web.Request) ->
 
 
 async def _nowhere(request: web.Request) -> web.Response:
-    said = f"there is nothing at {request.path[:200]!r}; the API is described at /docs"
-    return problem_response(Problem(404, "unknown", said), request_id_of(request))
+    message = f"there is nothing at {request.path[:200]!r}; the API is described at /docs"
+    return problem_response(Problem(404, "unknown", message), request_id_of(request))
 
 
 async def _nothing(call: RestCall) -> Reply:

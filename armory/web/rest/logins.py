@@ -26,7 +26,7 @@ class LoginParams(Shape):
 
 
 class LoginAnswer(Answer):
-    """Where the caller stands at one upstream."""
+    """The state of the caller's login at one upstream."""
 
     server: str
     connected: bool

@@ -64,8 +64,8 @@ def read_params(model: type[BaseModel], request: web.Request) -> BaseModel:
         if name in given:
             raise Problem(422, "invalid_request", "given more than once", parameter=_short(name))
         if not is_encodable(name + value):
-            said = f"{_short(name)}: expected percent-encoded UTF-8"
-            raise Problem(422, "invalid_request", said, parameter=_short(name))
+            message = f"{_short(name)}: expected percent-encoded UTF-8"
+            raise Problem(422, "invalid_request", message, parameter=_short(name))
         given[name] = value
     return _validated(model, given)
 
@@ -105,8 +105,8 @@ async def receive_body(route: Route, request: web.Request, limit: int, depth: in
         _check_depth(nesting, part)
         values += part.count(b",") if counted else 0
         if values > _MOST_VALUES:
-            said = f"the body has more than {_MOST_VALUES:,} values"
-            raise Problem(422, "invalid_request", said, parameter="body")
+            message = f"the body has more than {_MOST_VALUES:,} values"
+            raise Problem(422, "invalid_request", message, parameter="body")
         if not request.content.is_eof():
             await asyncio.sleep(0)  # the next part may be there already, above all of a packed body
             if request.transport is None:  # aiohttp would take it for a defect
@@ -158,8 +158,8 @@ async def _known_members(model: type[BaseModel], data: bytes) -> dict[str, Raw]:
     for name in found:
         if name not in model.model_fields:
             known = ", ".join(model.model_fields)
-            said = f"{_short(name)}: is not known here; known: {known}"
-            raise Problem(422, "invalid_request", said, parameter=_short(name))
+            message = f"{_short(name)}: is not known here; known: {known}"
+            raise Problem(422, "invalid_request", message, parameter=_short(name))
     return found
 
 
@@ -172,8 +172,8 @@ def _validated(model: type[BaseModel], value: object, *, strict: bool = False) -
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(_short(str(part)) for part in first["loc"]) or "body"
-        said = f"{where}: {_validation_message(model, first)}"
-        raise Problem(422, "invalid_request", said, parameter=where) from None
+        message = f"{where}: {_validation_message(model, first)}"
+        raise Problem(422, "invalid_request", message, parameter=where) from None
 
 
 def _model_at(model: type[BaseModel], member: str) -> type[BaseModel] | None:

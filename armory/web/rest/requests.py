@@ -30,7 +30,7 @@ from armory.logger import Logger
 from armory.observability.operation import CURRENT
 from armory.security.authentication import ADMIN
 from armory.security.expiry import while_authorized
-from armory.web.observed import Asked, note, of_a_call, recorded, traced
+from armory.web.observed import RequestState, note, of_a_call, recorded, traced
 from armory.web.rest.problems import Problem, answered_overdue, problem_of, problem_response
 from armory.web.rest.reading import path_part, read_body, read_params, receive_body
 from armory.web.rest.routes import Reply, RestCall, Route
@@ -52,7 +52,7 @@ def request_id_of(request: web.Request) -> str:
 
 async def serve(services: RestServices, route: Route, request: web.Request) -> web.StreamResponse:
     """Answer one request to `route`."""
-    asked = Asked()
+    asked = RequestState()
     token = CURRENT.set(asked.operation) if services.audit is not None else None
     try:
         with traced(services.tracing, route, request, asked):
@@ -71,7 +71,7 @@ async def serve(services: RestServices, route: Route, request: web.Request) -> w
 
 
 async def _answer(
-    services: RestServices, route: Route, request: web.Request, asked: Asked
+    services: RestServices, route: Route, request: web.Request, asked: RequestState
 ) -> web.StreamResponse:
     request_id = request_id_of(request)
     cors: dict[str, str] = {}
@@ -182,7 +182,7 @@ async def _call(
     route: Route,
     request: web.Request,
     request_id: str,
-    asked: Asked,
+    asked: RequestState,
     cors: Mapping[str, str],
 ) -> RestCall:
     for name, value in request.query.items():
@@ -208,7 +208,7 @@ async def _call(
 
 
 async def _principal(
-    services: RestServices, route: Route, request: web.Request, asked: Asked
+    services: RestServices, route: Route, request: web.Request, asked: RequestState
 ) -> Principal:
     if route.access == "public":
         return ANONYMOUS

@@ -26,10 +26,10 @@ from armory.security.expiry import while_valid
 from armory.web.rest.problems import Problem, answered_overdue, limit_headers, problem_of
 from armory.web.rest.requests import encode
 from armory.web.rest.routes import Reply, RestCall, Route, Shape, Text
-from armory.web.rest.searching import Found, Searching, SearchRequest, record_json
+from armory.web.rest.searching import Searching, SearchOutcome, SearchRequest, record_json
 from armory.web.rest.services import Agent, RestLimits
 from armory.web.rest.shapes import (
-    AGENT_TOLD,
+    AGENT_FIELDS,
     Context,
     Digests,
     Filter,
@@ -162,7 +162,7 @@ class RetrieveHandlers:
         return Reply(msgspec.json.encode(body), headers=limit_headers(standing))
 
     def _body(
-        self, call: RestCall, text: str, found: Found, path: str, started: float
+        self, call: RestCall, text: str, found: SearchOutcome, path: str, started: float
     ) -> dict[str, Any]:
         """The members of an answer; also logs the query."""
         took_ms = round((time.perf_counter() - started) * 1000, 3)
@@ -177,7 +177,13 @@ class RetrieveHandlers:
         return body
 
     def _log(
-        self, call: RestCall, query_id: str, text: str, found: Found, path: str, took_ms: float
+        self,
+        call: RestCall,
+        query_id: str,
+        text: str,
+        found: SearchOutcome,
+        path: str,
+        took_ms: float,
     ) -> None:
         if call.services.record_query is not None:
             call.services.record_query(call.principal, (text,), found.names)
@@ -242,10 +248,10 @@ class RetrieveHandlers:
         ]
         names = tuple(tool["name"] for tool in tools)
         top = float(tools[0]["score"]) if tools else 0.0
-        found = Found(msgspec.json.encode(tools), names, visible, top)
+        found = SearchOutcome(msgspec.json.encode(tools), names, visible, top)
         body = self._body(call, text, found, path, started)
         said = result.as_json()
-        return msgspec.json.encode(body | {name: said[name] for name in AGENT_TOLD})
+        return msgspec.json.encode(body | {name: said[name] for name in AGENT_FIELDS})
 
     async def _stream(
         self,

@@ -33,7 +33,7 @@ _ROUNDED = 0.5 * 10**-_DIGITS
 """The most by which rounding can raise a score that is shown."""
 
 
-class Found(msgspec.Struct, frozen=True):
+class SearchOutcome(msgspec.Struct, frozen=True):
     """The result of a search, as it is cached.
 
     Attributes:
@@ -83,9 +83,9 @@ class Searching:
     def __init__(self, services: RestServices) -> None:
         self._services = services
         accounts = services.accounts
-        self._kept: ReadThrough[Found] = ReadThrough(
+        self._kept: ReadThrough[SearchOutcome] = ReadThrough(
             "found",
-            Found,
+            SearchOutcome,
             cache=accounts.cache,
             feed=accounts.feed,
             ttl_s=lambda found: RESULT_TTL_S if found.settled and not found.degraded else 0.0,
@@ -100,7 +100,9 @@ class Searching:
         """
         return self._findable.of(principal, packs=packs).visible
 
-    async def search(self, principal: Principal, wanted: SearchRequest, *, packs: bool) -> Found:
+    async def search(
+        self, principal: Principal, wanted: SearchRequest, *, packs: bool
+    ) -> SearchOutcome:
         """The answer to a query, cached for five minutes for callers that would get the same.
 
         Raises:
@@ -117,7 +119,7 @@ class Searching:
             found, wanted.query.texts, lambda found: self._facts(wanted, found)
         )
 
-    def _facts(self, wanted: SearchRequest, found: Found) -> dict[str, Any]:
+    def _facts(self, wanted: SearchRequest, found: SearchOutcome) -> dict[str, Any]:
         facts: dict[str, Any] = {
             c.CANDIDATES: found.visible,
             c.RETURNED: len(found.names),
@@ -130,7 +132,7 @@ class Searching:
             facts[c.DEGRADED] = found.degraded
         return facts
 
-    async def _look(self, wanted: SearchRequest, among: Findable) -> Found:
+    async def _look(self, wanted: SearchRequest, among: Findable) -> SearchOutcome:
         settled = self._findable.is_indexed(among)
         ranking = await self._services.engine.rank(wanted.query, among.visible)
         cut = ranking.cut(wanted.limits)
@@ -140,9 +142,9 @@ class Searching:
             usage, user = ranking.features.usage, wanted.query.user
             if usage is not None and user is not None:
                 await usage.recall(user)
-            debug = _json(_debug(ranking, cut.shown, matches, wanted.query.user))
-        return Found(
-            _json([tool_json(match) for match in matches]),
+            debug = msgspec.json.encode(_debug(ranking, cut.shown, matches, wanted.query.user))
+        return SearchOutcome(
+            msgspec.json.encode([tool_json(match) for match in matches]),
             tuple(match.tool.name for match in matches),
             ranking.features.visible,
             matches[0].raw_score if matches else 0.0,
@@ -221,7 +223,3 @@ def _debug(
         "user_history_scores": history,
         "performance_scores": performance,
     }
-
-
-def _json(value: object) -> bytes:
-    return msgspec.json.encode(value)

@@ -57,7 +57,7 @@ class Paged(Answer):
     )
 
 
-AGENT_TOLD = (
+AGENT_FIELDS = (
     "answer", "stopped", "error", "iterations", "documents", "chunks", "usage", "trace"
 )  # fmt: skip
 """Members of the agent's answer beside `tools`."""

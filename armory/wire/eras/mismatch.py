@@ -77,10 +77,10 @@ def mismatch(
 
 def _refused(headers: Mapping[str, str], header: str, part: str, wanted: object) -> RpcError:
     given = headers.get(header)
-    said = "is missing" if given is None else f"is {brief(given)}"
+    state = "is missing" if given is None else f"is {brief(given)}"
     return RpcError(
         HEADER_MISMATCH,
-        f"{header.lower()} header does not match the request body's {part}: it {said}; "
+        f"{header.lower()} header does not match the request body's {part}: it {state}; "
         f"expected {brief(wanted)}, as in the body",
     )
 

@@ -147,6 +147,6 @@ async def read_body(
 
 def _understood(request: web.Request) -> None:
     """Report to the connection, if it counts incoming data, that a body was checked."""
-    told = getattr(request.protocol, "understood", None)
-    if told is not None:
-        told()
+    understood = getattr(request.protocol, "understood", None)
+    if understood is not None:
+        understood()

@@ -191,7 +191,7 @@ class ModernEndpoint:
 
 
 async def _nowhere(_data: bytes) -> None:
-    """Drops messages: a listening request only gets what it listens to."""
+    """Drop a message: the stream of a listening request carries only what it listens to."""
 
 
 def _verify_mirrored(context: RequestContext, params: Mapping[str, Raw]) -> None:

@@ -31,7 +31,7 @@ from armory.wire.sessions.directory import ALIVE_S, Directory, Store
 
 _log = Logger(__name__)
 CONNECT_S = 5.0
-_TOLD = frozenset(name.lower() for name in FORWARDED)
+_FORWARDED = frozenset(name.lower() for name in FORWARDED)
 _HOP_BY_HOP = frozenset(
     (
         "connection",
@@ -145,7 +145,7 @@ class Replicas(Directory):
         request = admitted.request
         headers = _forwarded(request.headers) | {PASSED: self.secret_of(url) or "1"}
         if self._hosts is not None and self.secret_of(url):
-            for name in [name for name in headers if name.lower() in _TOLD]:
+            for name in [name for name in headers if name.lower() in _FORWARDED]:
                 del headers[name]
             headers |= self._hosts.passed_on(request.remote, request.scheme, request.headers)
         target = url + request.rel_url.raw_path_qs

@@ -57,12 +57,12 @@ _AT_ONCE = 16
 """Sessions that end side by side: each may wait for an upstream, or for a store."""
 _SOON_S = 0.01
 """A session that takes longer to end does so beside the next ones."""
-_ERRANDS = 64
+_PASSED_ON_AT_ONCE = 64
 """Notifications unknown to Armory that one client may have under way; further ones are dropped."""
-_AGAIN_S = 1.0
+_EXPIRE_EVERY_S = 1.0
 """Seconds between two searches for expired sessions to make room: with 5,000 sessions one takes a
 millisecond."""
-_TOLD = 5
+_LOGGED_IDS = 5
 """How many the log names of sessions that expire together."""
 
 
@@ -128,7 +128,7 @@ class Sessions:
         self.kept = KeptBytes()
         self._ending = Tasks()
         self._expiring: Flight[None] = Flight("expire sessions")
-        self._expired_at = -_AGAIN_S
+        self._expired_at = -_EXPIRE_EVERY_S
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -227,7 +227,7 @@ class Sessions:
             session.cancel(*cancelled(message))
         elif message.method == PROGRESS:
             session.questions.progressed(notified(message))
-        elif session.endpoint.transparent and session.errands < _ERRANDS:
+        elif session.endpoint.transparent and session.errands < _PASSED_ON_AT_ONCE:
             method = str(message.method)
             if method != INITIALIZED and method not in ABOUT_TASKS:  # it has none for upstreams
                 with suppress(Malformed):  # not what was said, then nothing
@@ -271,7 +271,7 @@ class Sessions:
         """The same when the limit is reached, unless it was just done: otherwise each further
         session would cost a look at all of them.
         """
-        if self._expiring.under_way or time.monotonic() - self._expired_at >= _AGAIN_S:
+        if self._expiring.under_way or time.monotonic() - self._expired_at >= _EXPIRE_EVERY_S:
             await self.expire()
 
     async def _expire(self) -> None:
@@ -281,7 +281,9 @@ class Sessions:
         finally:
             self._expired_at = time.monotonic()
         if gone:
-            _log.info("sessions_expired", count=len(gone), first=[id[:8] for id in gone[:_TOLD]])
+            _log.info(
+                "sessions_expired", count=len(gone), first=[id[:8] for id in gone[:_LOGGED_IDS]]
+            )
 
     async def _end_those(self, chosen: Callable[[Session], bool]) -> list[str]:
         """End the chosen sessions, in slices of a millisecond; returns their ids.
@@ -319,7 +321,9 @@ class Sessions:
         return gone
 
     async def _wholly(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Run `work` to its end even if the caller is cancelled: nobody would finish it later."""
+        """Run `work` to its end even if the caller is cancelled, since nothing else would finish
+        it.
+        """
         return await shielded(self._ending.spawn(work, "end sessions"))
 
     def end_streams(self) -> None:

@@ -227,7 +227,7 @@ class Session:
             stream.close()
 
     def let_go(self) -> None:
-        """It has ended and reports to nobody: it is freed with its last reference."""
+        """Drop the references to other objects, so that it is freed with its last reference."""
         self._owner = self.general.on_put = None
         self.forget()
         self.subscription.client, self.subscription.deliver = None, _to_nobody

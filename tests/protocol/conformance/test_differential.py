@@ -13,7 +13,7 @@ from typing import Any, Literal
 import aiohttp
 import pytest
 
-from armory.testing.clients.talker import Talker, Told
+from armory.testing.clients.talker import CompletedRequest, Talker
 from armory.testing.processes import GatewayProcess
 
 pytestmark = pytest.mark.anyio
@@ -32,7 +32,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
 CHANGES = ("test_trigger_tool_change", "test_trigger_prompt_change")
 
 
-def shown(told: Told, *, across: bool) -> dict[str, Any]:
+def shown(told: CompletedRequest, *, across: bool) -> dict[str, Any]:
     """What must be equal of a finished request."""
     message = json.loads(json.dumps(told.message))
     result = message.get("result")
@@ -53,7 +53,7 @@ def shown(told: Told, *, across: bool) -> dict[str, Any]:
     }
 
 
-async def compare(direct: Talker, through: Talker, across: bool, *request: Any) -> Told:
+async def compare(direct: Talker, through: Talker, across: bool, *request: Any) -> CompletedRequest:
     """Put one request to both; gives the direct answer."""
     wanted = await direct.tell(*request)
     got = await through.tell(*request)

@@ -11,7 +11,7 @@ from armory.authserver.errors import OAuthError
 from armory.authserver.grants import Grants
 from armory.errors import BackendError
 from armory.storage.grants import StoredGrants
-from tests.unit.authserver.test_grants import CLIENT, Gateway, aged, rotating
+from tests.unit.authserver.granting import CLIENT, Gateway, aged, rotating
 
 pytestmark = pytest.mark.anyio
 

@@ -11,10 +11,11 @@ from xml.etree import ElementTree
 import pytest
 
 from armory.domain.query import Query
-from armory.domain.results import Given, Match, Selection
+from armory.domain.results import KnownExplanation, Match, Selection
 from armory.domain.tool import ToolRecord
 from armory.errors import InvalidRequest
-from armory.evaluation.context import Surfaces, compact, definition_of, first_tokens, measure
+from armory.evaluation.context import Surfaces, compact, definition_of, measure
+from armory.evaluation.first_token import first_tokens
 from armory.evaluation.plot import svg
 from armory.gateway.metatools.answers import found_structure
 from armory.gateway.metatools.definitions import call_definition, search_definition
@@ -56,7 +57,7 @@ TOOLS = [tool(number) for number in range(40)]
 async def search(query: Query) -> Selection:
     """As many tools as the query's number says."""
     found = TOOLS[: int(query.texts[0])]
-    matches = tuple(Match(t, 0.9, 0.8, 0.7, Given(reason="it fits")) for t in found)
+    matches = tuple(Match(t, 0.9, 0.8, 0.7, KnownExplanation(reason="it fits")) for t in found)
     return Selection(matches, visible=len(TOOLS), threshold=0.5)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from armory.domain.catalog import ServerLists
 from armory.domain.query import Query
-from armory.domain.results import Given, Match, Selection
+from armory.domain.results import KnownExplanation, Match, Selection
 from armory.errors import (
     ArmoryError,
     BackendError,
@@ -159,8 +159,12 @@ async def test_an_explanation_agrees_on_what_was_found_by_its_name(bench: Bench)
     tools = view.catalog.tools
     other, one = (tools[name] for name in ("up__tool0", "up__tool1"))
     ranking = (
-        Match(other, 0.2, 0.2, 1.0, Given({"bm25": 2.0}, "the query seems to need no tool")),
-        Match(one, 0.1, 0.1, 0.5, Given({"bm25": 1.0}, "the query seems to need no tool")),
+        Match(
+            other, 0.2, 0.2, 1.0, KnownExplanation({"bm25": 2.0}, "the query seems to need no tool")
+        ),
+        Match(
+            one, 0.1, 0.1, 0.5, KnownExplanation({"bm25": 1.0}, "the query seems to need no tool")
+        ),
     )
     withheld = dict.fromkeys((other.name, one.name), "refused")
     searched = Selection((), 2, 0.5, refused=True, ranking=ranking, withheld=withheld)

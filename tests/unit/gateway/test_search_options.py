@@ -12,7 +12,7 @@ import pytest
 
 from armory.domain.principal import Principal
 from armory.domain.query import Query, VisibleSet
-from armory.domain.results import Given, Match, Selection
+from armory.domain.results import KnownExplanation, Match, Selection
 from armory.gateway.settings import GatewaySettings
 from armory.protocol.errors import RpcError
 from armory.testing.front import WordRetriever
@@ -107,7 +107,7 @@ def test_candidates_say_what_became_of_each() -> None:
     from armory.domain.tool import ToolRecord
 
     tools = [ToolRecord(f"s__{n}", "s", n, {"name": n}, n) for n in "abc"]
-    matches = tuple(Match(t, 0.5, 0.5, 1.0, Given({"bm25": 0.25}, "why")) for t in tools)
+    matches = tuple(Match(t, 0.5, 0.5, 1.0, KnownExplanation({"bm25": 0.25}, "why")) for t in tools)
     withheld = {"s__b": "below threshold"}
     selection = Selection(matches[:1], 3, 0.5, ranking=matches, withheld=withheld)
     told = selection.candidates()

@@ -292,7 +292,7 @@ async def test_whoever_opens_more_and_more_has_sessions_looked_at_once_a_second(
     first.used = float("-inf")
     with pytest.raises(TooMany):  # each look takes a millisecond with 5,000 of them
         await opened(sessions)
-    monkeypatch.setattr("armory.wire.sessions.registry._AGAIN_S", 0.0)
+    monkeypatch.setattr("armory.wire.sessions.registry._EXPIRE_EVERY_S", 0.0)
     await opened(sessions)
     assert first.closed
     await sessions.close()

@@ -6,11 +6,10 @@ Owns: the routes, and what is the caller's own. A key's text is in one answer al
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 
-from armory.accounts.listings import ApiKey
 from armory.domain.principal import Principal
 from armory.errors import AccessDenied
 from armory.web.rest.problems import not_found
@@ -122,7 +121,7 @@ async def list_keys(call: RestCall) -> Reply:
     store, user = call.services.accounts.keys, None if call.admin else call.user
     keys = await store.list(user, after=given.after, limit=given.limit + 1)
     part, after = given.part(keys)
-    return Reply({"keys": [_shown(key) for key in part], "next": after})
+    return Reply({"keys": [asdict(key) for key in part], "next": after})
 
 
 async def create_key(call: RestCall) -> Reply:
@@ -154,7 +153,7 @@ async def create_key(call: RestCall) -> Reply:
     made, text = await call.services.accounts.keys.create(
         given.name, user=user, scopes=given.scopes, expires_at_ms=given.expires_at_ms
     )
-    return Reply({**_shown(made), "key": text}, 201)
+    return Reply({**asdict(made), "key": text}, 201)
 
 
 def _outlasts(maker: Principal, expires_at_ms: int | None) -> bool:
@@ -210,7 +209,3 @@ async def delete_user(call: RestCall) -> Reply:
     if not await call.services.accounts.users.delete(call.path["user_id"]):
         raise not_found("user")
     return Reply(None, 204)
-
-
-def _shown(key: ApiKey) -> dict[str, Any]:
-    return asdict(key)

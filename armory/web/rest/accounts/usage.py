@@ -73,7 +73,7 @@ class ToolUsage(Answer):
 
 
 class QuotaAnswer(Answer):
-    """Where a user stands this month."""
+    """A user's usage and quota of this month."""
 
     plan: str
     queries_limit: int | None = Field(description="Queries a month; null: without limit.")

@@ -83,8 +83,8 @@ async def _approve(live: LiveGateway, call: RestCall) -> Reply:
     if pinning is None or change is None:
         raise Problem(404, "unknown_tool", f"no definition of a tool {name!r} is withheld")
     if change.now != call.body.now:
-        said = "the definition has changed again; look at it anew"
-        raise Problem(422, "changed_again", said, parameter="now")
+        message = "the definition has changed again; look at it anew"
+        raise Problem(422, "changed_again", message, parameter="now")
     await asyncio.to_thread(pinning.take, change)
     await live.tell_approved(change)
     await live.rebuild()

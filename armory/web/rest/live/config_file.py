@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from armory.errors import ConfigError
 
-Found = Sequence[Mapping[str, Any]]
+Problems = Sequence[Mapping[str, Any]]
 """Problems: each with `path`, `line` and `message`."""
 
 
@@ -25,7 +25,7 @@ class NotWritable(ConfigError):
 class Refused(ConfigError):
     """The new text is not a valid configuration; `found` says why."""
 
-    def __init__(self, found: Found) -> None:
+    def __init__(self, found: Problems) -> None:
         super().__init__("the configuration does not hold; nothing was written")
         self.found = found
 

@@ -115,8 +115,8 @@ def _file(live: LiveGateway) -> ConfigurationFile:
 def _tag(call: RestCall) -> str:
     given = call.request.headers.get("If-Match", "").strip()
     if not given:
-        said = "send If-Match with the ETag of the version that was edited"
-        raise Problem(428, "if_match_needed", said, parameter="If-Match")
+        message = "send If-Match with the ETag of the version that was edited"
+        raise Problem(428, "if_match_needed", message, parameter="If-Match")
     return given.removeprefix("W/").strip('"')
 
 

@@ -20,7 +20,7 @@ from armory.web.rest.shapes import Name
 
 
 class Label(Shape):
-    """What is said of a tool for a query."""
+    """A judgement of a tool for a query."""
 
     query: Annotated[Text, Field(min_length=1, max_length=MAX_QUERY_CHARS, pattern=r"\S")]
     tool: Name | None = Field(

@@ -107,6 +107,6 @@ async def _finish(live: LiveGateway, call: RestCall) -> Reply:
     except UpstreamUnavailable as error:
         raise Problem(503, "login_failed", error.message) from None
     if done is None:
-        said = "this login was not begun here, or too long ago; begin again"
-        raise Problem(422, "invalid_request", said, parameter="kept")
+        message = "this login was not begun here, or too long ago; begin again"
+        raise Problem(422, "invalid_request", message, parameter="kept")
     return Reply({"token": done[0], "expires_at": done[1]})

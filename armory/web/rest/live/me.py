@@ -1,4 +1,4 @@
-"""Who asks, and what this gateway offers to it.
+"""The caller, and what this gateway offers to it.
 
 Owns: the route. Shows an administrator more than others, and nobody a secret.
 """

@@ -214,8 +214,8 @@ def _number(text: str) -> int:
 
 async def _contents(live: LiveGateway, call: RestCall) -> Reply:
     if call.params.process not in (None, live.activity.process):
-        said = "another process has this entry; ask again on a new connection"
-        raise Problem(404, "other_process", said, headers={"Connection": "close"})
+        message = "another process has this entry; ask again on a new connection"
+        raise Problem(404, "other_process", message, headers={"Connection": "close"})
     found = live.activity.contents(_number(call.path["seq"]))
     if found is None or not (call.admin or found[0] == call.principal.owner):
         raise not_found("contents of an entry")

@@ -226,8 +226,8 @@ async def _principal(live: LiveGateway, call: RestCall) -> Principal:
             raise InvalidRequest("give a token, or a user and scopes", parameter="principal.token")
         known = live.tokens().get(eyes.token)
         if known is None:
-            said = f"no static token is called {eyes.token!r}"
-            raise InvalidRequest(said, parameter="principal.token")
+            message = f"no static token is called {eyes.token!r}"
+            raise InvalidRequest(message, parameter="principal.token")
         who = known
     else:
         scopes = frozenset(eyes.scopes)

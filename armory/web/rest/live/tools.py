@@ -163,8 +163,8 @@ async def _call(live: LiveGateway, call: RestCall) -> Reply:
         raise
     arguments: Raw = call.body.get("arguments", EMPTY_OBJECT)
     if bytes(memoryview(arguments)[:1]) != b"{":
-        said = f"arguments: expected a JSON object; it is {brief(arguments)}"
-        raise InvalidRequest(said, parameter="arguments")
+        message = f"arguments: expected a JSON object; it is {brief(arguments)}"
+        raise InvalidRequest(message, parameter="arguments")
     params = {"name": pack(record.name), "arguments": arguments}
     started = time.perf_counter()
     try:

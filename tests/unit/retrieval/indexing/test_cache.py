@@ -95,7 +95,7 @@ def test_a_full_disk_degrades_to_memory(tmp_path: Path) -> None:
 def test_a_place_that_can_be_written_again_gets_what_came_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "AGAIN_S", 0.0)
+    monkeypatch.setattr(module, "RETRY_S", 0.0)
     folder = tmp_path / "cache"
     folder.write_text("in the way")
     cache = DocumentCache(folder / "v.db")

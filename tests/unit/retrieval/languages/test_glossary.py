@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from armory.retrieval.languages.detection import SCRIPTS
-from armory.retrieval.languages.glossary import FOLDER, Found, Glossary
+from armory.retrieval.languages.glossary import FOLDER, Glossary, GlossaryMatch
 
 LANGUAGES = sorted({language for script in SCRIPTS for language in script.languages})
 #: Smaller than the others.
@@ -34,35 +34,35 @@ stell-: put
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("datei", Found(1, "file", exact=False)),
-        ("dateien", Found(1, "file", exact=False)),
-        ("siehst du", Found(1, "show")),
-        ("doch", Found(1, "")),
-        ("lösche", Found(1, "delete", exact=False)),
-        ("losche", Found(1, "delete", exact=False)),
-        ("loesche", Found(1, "delete", exact=False)),
-        ("ändere", Found(1, "change", exact=False)),  # with its accent it is no other word
-        ("andere", Found(1, "other", exact=False)),
-        ("aendere", Found(1, "change", exact=False)),
-        ("wie viel uhr ist es", Found(3, "what time")),
+        ("datei", GlossaryMatch(1, "file", exact=False)),
+        ("dateien", GlossaryMatch(1, "file", exact=False)),
+        ("siehst du", GlossaryMatch(1, "show")),
+        ("doch", GlossaryMatch(1, "")),
+        ("lösche", GlossaryMatch(1, "delete", exact=False)),
+        ("losche", GlossaryMatch(1, "delete", exact=False)),
+        ("loesche", GlossaryMatch(1, "delete", exact=False)),
+        ("ändere", GlossaryMatch(1, "change", exact=False)),  # with its accent it is no other word
+        ("andere", GlossaryMatch(1, "other", exact=False)),
+        ("aendere", GlossaryMatch(1, "change", exact=False)),
+        ("wie viel uhr ist es", GlossaryMatch(3, "what time")),
         ("wie viel", None),
-        ("stelle vor", Found(2, "introduce")),
-        ("stelle hin", Found(1, "put", exact=False)),
-        ("kalendereintrag", Found(1, "calendar entry", exact=False)),
-        ("kalendereinträge", Found(1, "calendar entry", exact=False)),
+        ("stelle vor", GlossaryMatch(2, "introduce")),
+        ("stelle hin", GlossaryMatch(1, "put", exact=False)),
+        ("kalendereintrag", GlossaryMatch(1, "calendar entry", exact=False)),
+        ("kalendereinträge", GlossaryMatch(1, "calendar entry", exact=False)),
         ("kalenderblatt", None),
         ("unbekannt", None),
         ("zeig" + "e" * 10_000, None),
     ],
 )
-def test_an_entry_is_found_in_all_its_forms(text: str, found: Found | None) -> None:
+def test_an_entry_is_found_in_all_its_forms(text: str, found: GlossaryMatch | None) -> None:
     words = text.split()
     assert GERMAN.find(words, 0, len(words)) == found
 
 
 def test_a_phrase_does_not_reach_over_what_stands_between() -> None:
-    assert GERMAN.find(["stelle", "vor"], 0, 1) == Found(1, "put", exact=False)
-    assert GERMAN.find(["zeig", "stelle", "vor"], 1, 3) == Found(2, "introduce")
+    assert GERMAN.find(["stelle", "vor"], 0, 1) == GlossaryMatch(1, "put", exact=False)
+    assert GERMAN.find(["zeig", "stelle", "vor"], 1, 3) == GlossaryMatch(2, "introduce")
 
 
 def test_words_without_an_entry_of_their_own_are_not_known() -> None:
@@ -80,22 +80,22 @@ def test_arabic_words_are_found_behind_what_is_written_in_front_of_them() -> Non
         found = arabic.find([text], 0, 1)
         assert found is not None, text
         assert found.english == "file", text
-    assert arabic.find(["المستندات"], 0, 1) == Found(1, "document", exact=False)
+    assert arabic.find(["المستندات"], 0, 1) == GlossaryMatch(1, "document", exact=False)
     assert arabic.find(["وفي"], 0, 1) is None  # too little is left
 
 
 def test_of_a_tonal_language_accents_are_left_out_of_all_words_or_none() -> None:
     vietnamese = Glossary("vi", "nơi: place")
-    assert vietnamese.find(["nơi"], 0, 1) == Found(1, "place")
-    assert vietnamese.find(["noi"], 0, 1) == Found(1, "place")
+    assert vietnamese.find(["nơi"], 0, 1) == GlossaryMatch(1, "place")
+    assert vietnamese.find(["noi"], 0, 1) == GlossaryMatch(1, "place")
     assert vietnamese.find(["nội"], 0, 1) is None
 
 
 def test_of_characters_the_longest_entry_counts() -> None:
     chinese = Glossary("zh", "文件: file\n文件夹: folder\n的:")
-    assert chinese.within("新文件夹", 1, 4) == Found(3, "folder")
-    assert chinese.within("新文件夹", 1, 3) == Found(2, "file")
-    assert chinese.within("的", 0, 1) == Found(1, "")
+    assert chinese.within("新文件夹", 1, 4) == GlossaryMatch(3, "folder")
+    assert chinese.within("新文件夹", 1, 3) == GlossaryMatch(2, "file")
+    assert chinese.within("的", 0, 1) == GlossaryMatch(1, "")
     assert chinese.within("新文件夹", 0, 4) is None
 
 

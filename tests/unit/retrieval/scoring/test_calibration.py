@@ -169,11 +169,11 @@ def test_the_direction_of_requests_survives_the_file_and_counts_once() -> None:
     constants = Calibration(Linear(), Linear(), need, 0.15, 20.0, array(1.0, -0.5))
     again = parse_calibration(json.loads(json.dumps(constants.to_json())))
     vectors = [array(0.0, 1.0), array(1.0, 0.0)]  # the caller's texts: one asks for an act
-    assert again.asked(vectors) == constants.asked(vectors) == {"acts": 1.0}
-    assert judge(again, {}, again.asked(vectors), 1)[1] > 0.8
-    assert judge(again, {}, again.asked(vectors[:1]), 1)[1] < 0.15
-    assert constants.asked([]) == {}
-    assert Calibration(Linear(), Linear(), need, 0.15, 20.0).asked(vectors) == {}
+    assert again.acts_signal(vectors) == constants.acts_signal(vectors) == {"acts": 1.0}
+    assert judge(again, {}, again.acts_signal(vectors), 1)[1] > 0.8
+    assert judge(again, {}, again.acts_signal(vectors[:1]), 1)[1] < 0.15
+    assert constants.acts_signal([]) == {}
+    assert Calibration(Linear(), Linear(), need, 0.15, 20.0).acts_signal(vectors) == {}
 
 
 def test_a_miss_that_costs_next_to_nothing_is_no_zero_in_the_file() -> None:
