@@ -291,7 +291,9 @@ def forget_trace(failure: BaseException | None) -> None:
 def _refused(failure: RequestPayloadError) -> HTTPBadRequest:
     """The answer to a body that cannot be read, such as one with a wrong `Content-Encoding`."""
     said = getattr(failure.__cause__, "message", "") or "it is malformed"
-    return HTTPBadRequest(text=f"the body of the request cannot be read: {said}\n")
+    refused = HTTPBadRequest(text=f"the body of the request cannot be read: {said}\n")
+    refused.force_close()  # what comes behind it cannot be told from it
+    return refused
 
 
 async def _raised(failure: Exception, _request: BaseRequest) -> StreamResponse:

@@ -341,6 +341,7 @@ async def test_what_is_not_packed_as_it_says_is_the_clients_mistake(
     else:
         assert status == 400
         assert "cannot be read: Can not decode content-encoding: gzip" in said
+        assert "connection: close" in client.head
     assert await client.ended()
 
 
