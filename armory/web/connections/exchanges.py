@@ -172,11 +172,12 @@ class Exchanges(RequestHandler):
         try:
             response = await handler(request)
         except Exception as failure:  # noqa: BLE001 as aiohttp answers them
+            told = _refused(failure) if isinstance(failure, RequestPayloadError) else failure
             try:
-                told = _refused(failure) if isinstance(failure, RequestPayloadError) else failure
                 return await self._handle_request(request, None, partial(_raised, told))
             finally:
-                forget_trace(failure)
+                forget_trace(told)  # and that of `failure`, which is its context
+                del told
         except BaseException:
             self._served()
             raise
