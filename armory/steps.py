@@ -112,4 +112,4 @@ class InContext(Generic[T]):
                 on.account.spend(used + clock() - begun)
             return ended.value
         finally:
-            value = step = None  # an error that passes holds this frame by its trace
+            value = step = awaited = None  # an error that passes holds this frame by its trace

@@ -34,24 +34,27 @@ class ClientNews:
         self._pool = pool
         self._limiter = limiter
         self._tasks = tasks
-        self._more: dict[str, bool] = {}
+        self._more: dict[str, Params | None] = {}
 
-    async def roots_changed(self, session: ClientSession, client: ClientChannel) -> None:
-        """A client's roots changed.
+    async def roots_changed(
+        self, session: ClientSession, client: ClientChannel, said: Params
+    ) -> None:
+        """A client's roots changed; `said`: the parameters of its notification.
 
         Further changes while upstreams are being notified, or while the caller's rate is used up,
-        are coalesced into one notification afterwards: upstreams fetch the roots themselves.
+        are coalesced into one notification afterwards, with the parameters of the last: upstreams
+        fetch the roots themselves.
         """
         id = session.id
         if id in self._more:
-            self._more[id] = True
+            self._more[id] = said
             return
-        self._more[id] = True
+        self._more[id] = said
         try:
-            while self._more[id]:
+            while self._more[id] is not None:
                 await self._room(session)
-                self._more[id] = False
-                await self._pool.roots_changed(session.owner, client)
+                said, self._more[id] = self._more[id] or {}, None
+                await self._pool.roots_changed(session.owner, client, said)
         finally:
             del self._more[id]
 

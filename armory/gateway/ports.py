@@ -110,8 +110,10 @@ class Pool(Protocol):
         """
         ...
 
-    async def roots_changed(self, owner: Owner, client: ClientChannel) -> None:
-        """A legacy client's roots changed: notify the upstream sessions that serve it."""
+    async def roots_changed(self, owner: Owner, client: ClientChannel, said: Params) -> None:
+        """A legacy client's roots changed: notify the upstream sessions that serve it, with the
+        parameters `said`.
+        """
         ...
 
     def log_level_changed(self, owner: Owner, level: str) -> None:

@@ -133,6 +133,8 @@ class CallDeadline:
         if self._running_s is not None:
             self._left_s = max(0.0, self._due - asyncio.get_running_loop().time())
             self._stop()
+            self._deadlines = Deadlines()  # no other has as long as this one is left
+            self._deadlines.finish()
 
     def resume(self) -> None:
         """Continue with the time that is left."""

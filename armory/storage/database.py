@@ -11,6 +11,7 @@ import sqlite3
 import time
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import cached_property
 from typing import Any
 
 from sqlalchemy import (
@@ -270,9 +271,11 @@ class Database:
             with self._here:  # commits or rolls back
                 yield self._here
 
-    @property
+    @cached_property
     def now_ms(self) -> ColumnElement[int]:
-        """The database's own clock, for what replicas compare with each other."""
+        """The database's own clock, for what replicas compare with each other. Each expression is a
+        cycle of some 24 objects.
+        """
         if self.dialect == "postgresql":
             return cast(extract("epoch", func.clock_timestamp()) * 1000, BigInteger)
         return cast((func.julianday("now") - 2440587.5) * 86_400_000, BigInteger)

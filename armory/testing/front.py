@@ -111,8 +111,8 @@ class ScriptedPool:
     subscriptions: dict[tuple[str, str], frozenset[str]] = field(
         default_factory=dict[tuple[str, str], frozenset[str]]
     )
-    rooted: list[tuple[Owner, ClientChannel]] = field(
-        default_factory=list[tuple[Owner, ClientChannel]]
+    rooted: list[tuple[Owner, ClientChannel, Params]] = field(
+        default_factory=list[tuple[Owner, ClientChannel, Params]]
     )
     levels: list[tuple[Owner, str]] = field(default_factory=list[tuple[Owner, str]])
     notified: list[tuple[str, Owner, str, Params]] = field(
@@ -145,9 +145,9 @@ class ScriptedPool:
         """Record the notification."""
         self.notified.append((server, owner, method, params))
 
-    async def roots_changed(self, owner: Owner, client: ClientChannel) -> None:
+    async def roots_changed(self, owner: Owner, client: ClientChannel, said: Params) -> None:
         """Record the event."""
-        self.rooted.append((owner, client))
+        self.rooted.append((owner, client, said))
 
     def log_level_changed(self, owner: Owner, level: str) -> None:
         """Record the level."""

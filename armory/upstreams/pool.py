@@ -185,8 +185,9 @@ class Pool:
         """
         await self._opened(server).notify(owner, method, params)
 
-    async def roots_changed(self, owner: Owner, client: ClientChannel) -> None:
-        """A client's roots changed: notify the legacy sessions that declared roots for it.
+    async def roots_changed(self, owner: Owner, client: ClientChannel, said: Params) -> None:
+        """A client's roots changed: notify the legacy sessions that declared roots for it, with the
+        parameters `said`.
 
         Questions about roots that follow soon are put to `client`. Modern upstreams need no
         notification: they ask within each call.
@@ -195,7 +196,7 @@ class Pool:
             for link in upstream.links.legacy_links_with_roots(owner, client.capabilities):
                 upstream.set_caller(owner.principal)
                 try:
-                    await link.roots_changed(client)
+                    await link.roots_changed(client, said)
                 except ArmoryError as error:
                     log.debug("upstream_roots_news_failed", error=str(error))
 

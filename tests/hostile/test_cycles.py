@@ -201,6 +201,10 @@ REFUSED = {
     "no such method": b"PUT /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n",
     "no JSON": b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     b"Accept: application/json, text/event-stream\r\nContent-Length: 1\r\n\r\n{",
+    "no gzip": b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    b"Content-Encoding: gzip\r\nContent-Length: 7\r\n\r\nno gzip",
+    "no coding that is known": b"POST /mcp HTTP/1.1\r\nHost: localhost\r\n"
+    b"Content-Encoding: br\r\nContent-Length: 1\r\n\r\n{",
 }
 
 

@@ -12,6 +12,8 @@ from contextlib import suppress
 import pytest
 from msgspec import Raw
 
+from armory.authserver.errors import OAuthError
+from armory.authserver.requests import Returned
 from armory.domain.principal import INTERNAL, Principal
 from armory.errors import AuthenticationFailed, BackendError, UpstreamUnavailable
 from armory.gateway.endpoint import Endpoint
@@ -26,6 +28,8 @@ from armory.security.expiry import while_authorized
 from armory.testing.clients.recording import RecordingClient, RecordingObserver
 from armory.testing.embedder import HashingEmbedder
 from armory.testing.front import ScriptedPool, WordRetriever
+from armory.testing.oauth_client import CALLBACK, App
+from armory.testing.people import World
 from armory.testing.servers import free_port
 from armory.testing.upstreams.http import HttpUpstream
 from armory.upstreams.clock import SystemClock
@@ -38,7 +42,8 @@ from armory.upstreams.transports.http_client import HttpClient
 from armory.wire.listening import ClientListening, start_listening
 from armory.wire.sessions.asking import OpenQuestions
 from armory.wire.streams import EventStream, Outlet
-from tests.garbage import Gone
+from tests.garbage import Gone, none_collected
+from tests.hostile.authorization import proxied
 
 pytestmark = pytest.mark.anyio
 MODERN = "2026-07-28"
@@ -135,6 +140,16 @@ async def test_that_a_credential_ended(gone: Gone) -> None:
 class Listener:
     def read_now(self, wanted: Outlet) -> Outlet:
         return wanted
+
+
+async def test_that_nobody_is_sent_back_with_an_error(world: World, gone: Gone) -> None:
+    async with proxied(world) as url, App(url) as app:
+        page = "https://app.example/back"
+        await app.register(redirect_uris=[page, CALLBACK])
+        status, _ = await app.authorize(redirect_uri=page, prompt="none")
+        assert status == 400
+        await gone(OAuthError)
+        await gone(Returned)
 
 
 async def test_that_whoever_ends_listening_is_cancelled(gone: Gone) -> None:

@@ -122,7 +122,7 @@ async def test_questions_in_the_session_of_one_client(
 @IDS
 async def test_questions_about_roots_that_changed(one_id: bool, client: RecordingClient) -> None:
     link = link_of(owner="ann")
-    await link.roots_changed(client)
+    await link.roots_changed(client, {})
     await link.asks("roots/list", one_id=one_id)
     check(link, client)
     client.hold.set()

@@ -20,12 +20,14 @@ from armory.retrieval.retriever import Retriever
 from armory.runtime.doctor.findings import Finding, failed, ok, warning
 from armory.runtime.doctor.machine import unwritable
 from armory.runtime.doctor.sealed import sealed
+from armory.runtime.entry.local_access import running_at
 from armory.runtime.retrieval import open_retriever
 from armory.storage.database import Database, DatabaseFailed
 from armory.storage.engine import sqlite_file
 from armory.storage.schema import refuse_newer
 
 WITHIN_S = 20.0
+_STORE = "tool_rag.qdrant"
 _SKEW_S = 30.0
 _NAMED = 5
 _SERVER = "start it, or correct storage.url: host, port, database, user, password"
@@ -128,7 +130,9 @@ async def retrieval(loaded: Loaded, opened: Retriever | None = None) -> list[Fin
     rag = loaded.config.tool_rag
     try:
         retriever = opened or open_retriever(loaded)
-    except ArmoryError as error:
+    except ConfigError as error:
+        if error.path == _STORE:
+            return [_not_opened(loaded, error)]
         return [failed("embedder", error.message, "correct the block tool_rag")]
     assert retriever is not None
     found: list[Finding] = []
@@ -149,6 +153,17 @@ async def retrieval(loaded: Loaded, opened: Retriever | None = None) -> list[Fin
         if opened is None:
             await retriever.aclose()
     return found
+
+
+def _not_opened(loaded: Loaded, error: ConfigError) -> Finding:
+    """Of vectors that cannot be opened, perhaps because the gateway that runs has them open."""
+    path = loaded.config.tool_rag.qdrant.path
+    own = running_at(loaded.home, loaded.config.server.port) if path else None
+    if own is None:
+        return failed("index", error.message, "stop the other process, or correct tool_rag.qdrant")
+    what = f"{path} is open in a gateway of yours (pid {own.pid}), as it may be in one process"
+    fix = "`armory status` asks that gateway; to examine embedder and index here, end it first"
+    return warning("index", what, fix)
 
 
 async def _embedder(embedder: object, model: str) -> Finding:

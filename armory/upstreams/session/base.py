@@ -157,8 +157,9 @@ class BaseLink(ABC):
         """Send a notification. Does nothing in the modern era."""
 
     @abstractmethod
-    async def roots_changed(self, client: ClientChannel) -> None:
-        """Tell the upstream that this client's roots changed. Does nothing in the modern era.
+    async def roots_changed(self, client: ClientChannel, said: Params) -> None:
+        """Tell the upstream that this client's roots changed, with the parameters `said`. Does
+        nothing in the modern era.
 
         Raises:
             UpstreamUnavailable: it cannot be reached.

@@ -10,7 +10,7 @@ from abc import abstractmethod
 
 from armory.errors import UpstreamOverloaded, UpstreamTimeout, UpstreamUnavailable
 from armory.http1.deadlines import CallDeadline, Deadlines
-from armory.protocol.link import Call, ClientChannel, Reply
+from armory.protocol.link import Call, ClientChannel, Params, Reply
 from armory.protocol.methods import ROOTS_CHANGED
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.context import LinkContext
@@ -74,7 +74,7 @@ class StatefulLink(BaseLink):
                 upstream=self.server,
             ) from None
 
-    async def roots_changed(self, client: ClientChannel) -> None:
+    async def roots_changed(self, client: ClientChannel, said: Params) -> None:
         """As `BaseLink.roots_changed`."""
         self.requests.attribution.roots_changed(client)
-        await self.notify(ROOTS_CHANGED, {})
+        await self.notify(ROOTS_CHANGED, said)

@@ -13,7 +13,9 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 import aiohttp
+from aiohttp.compression_utils import HAS_BROTLI, HAS_ZSTD
 from aiohttp.http import RawRequestMessage, StreamWriter
+from aiohttp.http_exceptions import ContentEncodingError
 from aiohttp.streams import StreamReader
 from aiohttp.web_exceptions import HTTPBadRequest
 from aiohttp.web_protocol import RequestHandler, RequestPayloadError
@@ -57,6 +59,8 @@ waited for."""
 _UNPACKED_BYTES = 4 << 20
 """Most bytes that are unpacked of a compressed body that was answered early: it may unpack to a
 thousand times its size. Beyond that the connection is closed."""
+_CODINGS = ", ".join(("gzip", "deflate", *["br"] * HAS_BROTLI, *["zstd"] * HAS_ZSTD))
+"""What is unpacked: the last two where their packages are installed."""
 _READ_LATE = "the body of a request cannot be read once it has been answered"
 _Handler = Callable[[BaseRequest], Awaitable[StreamResponse]]
 
@@ -139,6 +143,23 @@ class Exchanges(RequestHandler):
         self._await_next()
         return True
 
+    def handle_error(
+        self,
+        request: BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> StreamResponse:
+        """As aiohttp's. A body in a coding that is not understood is refused as such (RFC 9110,
+        15.5.16).
+        """
+        if not isinstance(exc, ContentEncodingError):
+            return super().handle_error(request, status, exc, message)
+        said = f"the Content-Encoding is not understood; expected one of {_CODINGS}, or none\n"
+        response = super().handle_error(request, 415, exc, said)
+        response.headers["Accept-Encoding"] = _CODINGS
+        return response
+
     async def _answered(
         self, request: BaseRequest, handler: _Handler
     ) -> tuple[StreamResponse, bool]:
@@ -151,11 +172,12 @@ class Exchanges(RequestHandler):
         try:
             response = await handler(request)
         except Exception as failure:  # noqa: BLE001 as aiohttp answers them
+            answered = _refused(failure) if isinstance(failure, RequestPayloadError) else failure
             try:
-                raised = _refused(failure) if isinstance(failure, RequestPayloadError) else failure
-                return await self._handle_request(request, None, partial(_raised, raised))
+                return await self._handle_request(request, None, partial(_raised, answered))
             finally:
-                forget_trace(failure)
+                forget_trace(answered)  # and that of `failure`, which is its context
+                del answered
         except BaseException:
             self._served()
             raise
@@ -270,7 +292,9 @@ def forget_trace(failure: BaseException | None) -> None:
 def _refused(failure: RequestPayloadError) -> HTTPBadRequest:
     """The answer to a body that cannot be read, such as one with a wrong `Content-Encoding`."""
     message = getattr(failure.__cause__, "message", "") or "it is malformed"
-    return HTTPBadRequest(text=f"the body of the request cannot be read: {message}\n")
+    refused = HTTPBadRequest(text=f"the body of the request cannot be read: {message}\n")
+    refused.force_close()  # what comes behind it cannot be told from it
+    return refused
 
 
 async def _raised(failure: Exception, _request: BaseRequest) -> StreamResponse:

@@ -120,7 +120,8 @@ class Pages:
             )
         except Returned as back:
             if not self._is_trusted(client, back.redirect_uri):
-                raise back.error from None
+                # a new one: the context of that one would be `back`, which holds it
+                raise OAuthError(back.error.code, back.error.description) from None
             raise
         # sent back to the gateway's own page: nobody else is let in
         back_here = id == OWN and asked.redirect_uri in client.redirects

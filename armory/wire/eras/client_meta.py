@@ -9,8 +9,8 @@ from collections.abc import Mapping
 
 from msgspec import Raw
 
-from armory.protocol.meta import HOP_KEYS, OWN_PREFIX
-from armory.protocol.rawjson import pack
+from armory.protocol.meta import HOP_KEYS, OWN_PREFIX, RELATED_TASK
+from armory.protocol.rawjson import members_or_none, pack
 
 
 def passed_meta(meta: Mapping[str, Raw], *, transparent: bool) -> dict[str, Raw]:
@@ -33,3 +33,13 @@ def with_passed_meta(
         else:
             del params["_meta"]
     return params
+
+
+def meta_alone(params: Mapping[str, Raw], *, transparent: bool) -> dict[str, Raw]:
+    """The parameters of a notification that several upstreams get: what of `_meta` is passed on,
+    without the task that it is about, which is one upstream's.
+    """
+    meta = members_or_none(params.get("_meta")) or {}
+    passed = passed_meta(meta, transparent=transparent)
+    passed.pop(RELATED_TASK, None)
+    return {"_meta": pack(passed)} if passed else {}

@@ -265,8 +265,12 @@ class InPlace:
             self._over(takes_events, answer)
         if not self.reading:
             raise ConnectionResetError("the client is gone")
-        if self._pumping is not None:
-            return await self._pumping
+        pumping, self._pumping = self._pumping, None
+        if pumping is not None:
+            try:
+                return await pumping
+            finally:
+                del pumping  # whose error holds this frame by its trace
         if answer is None:
             return without_answer(session, admitted)
         return json_answer(admitted, answer)

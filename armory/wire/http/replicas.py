@@ -86,7 +86,8 @@ class Replicas(Directory):
         try:
             owner = await self.owner(session_id)
         except ArmoryError as error:
-            return refusal(503, codes.BACKEND, error.message, headers=admitted.extra)
+            id = await _id_in(admitted.body)
+            return refusal(503, codes.BACKEND, error.message, id=id, headers=admitted.extra)
         if owner is not None:
             with suppress(OwnerGone):
                 return await self.pass_on(admitted, owner)
@@ -223,6 +224,14 @@ class OwnerGone(Exception):
 def was_passed(admitted: AdmittedRequest) -> bool:
     """Whether another replica forwarded the request: it is not forwarded twice."""
     return PASSED in admitted.request.headers
+
+
+async def _id_in(body: bytes) -> bytes:
+    """The id of the one request in a body; null where there is none, or a batch."""
+    try:
+        return (await step_by_step(jsonrpc.decoding(body))).key or jsonrpc.NULL
+    except Malformed:
+        return jsonrpc.NULL
 
 
 async def _given_up(body: bytes) -> bytes:

@@ -37,6 +37,7 @@ from armory.protocol.methods import (
 from armory.protocol.rawjson import text_of
 from armory.tasks import Flight, Tasks, give_way, shielded, start
 from armory.wire.caller import Caller
+from armory.wire.eras.client_meta import meta_alone
 from armory.wire.eras.handshakes import (
     CAPABILITIES_BYTES,
     capabilities_of,
@@ -222,7 +223,9 @@ class Sessions:
             session.questions.answered(message)
         elif message.method == ROOTS_CHANGED:
             # No request is open by which an upstream could ask what they are now.
-            session.run(self._gateway.client_news.roots_changed(session, session.channel))
+            news = self._gateway.client_news
+            said = meta_alone(notified(message), transparent=session.endpoint.transparent)
+            session.run(news.roots_changed(session, session.channel, said))
         elif message.method == CANCELLED:
             session.cancel(*cancelled(message))
         elif message.method == PROGRESS:

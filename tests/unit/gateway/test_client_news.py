@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 import pytest
+from msgspec import Raw
 
 from armory.domain.principal import Principal
 from armory.errors import RateLimited
@@ -13,7 +14,7 @@ from armory.gateway.client_news import ClientNews
 from armory.gateway.gateway import Unlimited
 from armory.gateway.tasks.ownership import TaskOwnership
 from armory.gateway.tasks.register import TaskRegister
-from armory.protocol.link import ClientChannel, Owner
+from armory.protocol.link import ClientChannel, Owner, Params
 from armory.testing.front import ScriptedPool
 from armory.testing.waiting import until
 from tests.unit.gateway.conftest import NotingClient, StandInSession
@@ -27,8 +28,8 @@ class SlowPool(ScriptedPool):
 
     go_on: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def roots_changed(self, owner: Owner, client: ClientChannel) -> None:
-        await super().roots_changed(owner, client)
+    async def roots_changed(self, owner: Owner, client: ClientChannel, said: Params) -> None:
+        await super().roots_changed(owner, client, said)
         await self.go_on.wait()
 
 
@@ -50,15 +51,17 @@ async def test_what_comes_while_upstreams_are_told_is_told_once() -> None:
     news = ClientNews(pool, Unlimited(), TaskOwnership(pool, TaskRegister()))
     async with asyncio.TaskGroup() as group:
         for _ in range(100):
-            group.create_task(news.roots_changed(session, client))
+            group.create_task(news.roots_changed(session, client, {}))
         await until(lambda: len(pool.rooted) == 1)
-        for _ in range(100):
-            group.create_task(news.roots_changed(session, client))
+        for number in range(100):
+            said = {"_meta": Raw(b"%d" % number)}
+            group.create_task(news.roots_changed(session, client, said))
         await asyncio.sleep(0)
         assert len(pool.rooted) == 1
         pool.go_on.set()
     assert len(pool.rooted) == 2
-    await news.roots_changed(session, client)
+    assert pool.rooted[1][2] == {"_meta": Raw(b"99")}
+    await news.roots_changed(session, client, {})
     assert len(pool.rooted) == 3
 
 
@@ -66,5 +69,5 @@ async def test_they_count_against_the_rate_and_are_told_when_it_has_room() -> No
     pool, session, client = ScriptedPool(), StandInSession(set()), NotingClient()
     full = Full(3)
     tasks = TaskOwnership(pool, TaskRegister())
-    await ClientNews(pool, full, tasks).roots_changed(session, client)
+    await ClientNews(pool, full, tasks).roots_changed(session, client, {})
     assert (full.asked, len(pool.rooted)) == (4, 1)

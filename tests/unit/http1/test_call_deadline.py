@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
+from contextvars import ContextVar
 
 import pytest
 
@@ -24,6 +26,28 @@ async def test_the_time_is_up() -> None:
     assert task is not None
     assert not task.cancelling()
     await asyncio.sleep(0)  # nothing is left that would cancel what comes now
+
+
+class Known:
+    """What a call knows."""
+
+
+async def test_one_that_was_paused_leaves_no_timer() -> None:
+    deadlines, knows = Deadlines(), ContextVar[Known]("knows")
+    with CallDeadline(deadlines, LONG_S):
+        pass  # the timer that is shared is of this context
+
+    async def call() -> weakref.ref[Known]:
+        knows.set(Known())
+        with CallDeadline(deadlines, LONG_S) as scope:
+            scope.pause()
+            await asyncio.sleep(0.001)
+            scope.resume()
+        return weakref.ref(knows.get())
+
+    gone = await asyncio.create_task(call())
+    await asyncio.sleep(0)
+    assert gone() is None
 
 
 async def test_in_time_and_errors_pass() -> None:

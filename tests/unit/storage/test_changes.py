@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 from sqlalchemy import delete, event, insert, select, text
+from sqlalchemy.sql.functions import Function
 
 from armory.storage.cache import MemoryCache
 from armory.storage.changes import QUIET_S, ChangeFeed
 from armory.storage.database import Database
 from armory.storage.tables import changes
+from tests.garbage import none_collected
 
 pytestmark = pytest.mark.anyio
 
@@ -175,3 +177,15 @@ async def test_more_changes_than_are_read_at_a_time_are_all_heard(tmp_path: Path
         assert len(heard) == 12_000
     finally:
         await here.close()
+
+
+async def test_a_change_that_is_written_leaves_no_expression(
+    two: tuple[Database, Database],
+) -> None:
+    feed = ChangeFeed(two[0], MemoryCache())
+    async with feed.transaction() as change:
+        change.changed("user", "ann")
+    with none_collected() as gone:
+        async with feed.transaction() as change:
+            change.changed("user", "bob")
+        await gone(Function)

@@ -145,7 +145,7 @@ async def test_changed_roots_are_told_with_the_token_of_their_client(
     ann, token = owner(server, "ann", 1)
     await call(pool, ann)
     client = RecordingClient(CAPABILITIES)
-    await asyncio.create_task(pool.roots_changed(ann, client))
+    await asyncio.create_task(pool.roots_changed(ann, client, {}))
     assert server.carried[-1] == ("POST", token)
     assert server.script.received[-1]["method"] == "notifications/roots/list_changed"
 
@@ -156,4 +156,4 @@ async def test_changed_roots_that_cannot_be_told_fail_nobody(
     pool = await make()
     await call(pool, owner(server, "ann", 1)[0])
     nobody = Owner(Principal("ann"))  # came with another credential, of which no token comes
-    await asyncio.create_task(pool.roots_changed(nobody, RecordingClient(CAPABILITIES)))
+    await asyncio.create_task(pool.roots_changed(nobody, RecordingClient(CAPABILITIES), {}))

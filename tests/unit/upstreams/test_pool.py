@@ -324,8 +324,8 @@ async def test_changed_roots_reach_the_sessions_of_the_clients_that_have_some(
     await call(pool, "echo", client=RecordingClient({"sampling": {}}))
     await call(pool, "echo", BOB, client=RecordingClient({"roots": {"listChanged": True}}))
     before = len(server.script.received)
-    await pool.roots_changed(ANN, RecordingClient({"sampling": {}}))
-    await pool.roots_changed(ANN, client)
+    await pool.roots_changed(ANN, RecordingClient({"sampling": {}}), {})
+    await pool.roots_changed(ANN, client, {})
     sent = [m["method"] for m in server.script.received[before:]]
     assert sent == ["notifications/roots/list_changed"]
 

@@ -12,6 +12,7 @@ from hashlib import md5
 import aiohttp
 import pytest
 from aiohttp import web
+from aiohttp.compression_utils import HAS_BROTLI, HAS_ZSTD
 
 from armory.testing.serving import listen
 from armory.web.app import Listening, make_app
@@ -31,6 +32,7 @@ class Client:
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
+        self.head = ""
 
     def send(self, data: bytes) -> None:
         self._writer.write(data)
@@ -41,8 +43,8 @@ class Client:
     async def answer(self) -> tuple[int, str]:
         """Status and body of the next answer."""
         async with asyncio.timeout(20):
-            head = (await self._reader.readuntil(b"\r\n\r\n")).lower()
-            length = int(head.split(b"content-length:")[1].split(b"\r\n")[0])
+            self.head = head = (await self._reader.readuntil(b"\r\n\r\n")).decode().lower()
+            length = int(head.split("content-length:")[1].split("\r\n")[0])
             return int(head.split()[1]), (await self._reader.readexactly(length)).decode()
 
     async def ended(self) -> bool:
@@ -339,6 +341,23 @@ async def test_what_is_not_packed_as_it_says_is_the_clients_mistake(
     else:
         assert status == 400
         assert "cannot be read: Can not decode content-encoding: gzip" in said
+        assert "connection: close" in client.head
+    assert await client.ended()
+
+
+@pytest.mark.parametrize("served", ["own"], indirect=True)
+@pytest.mark.parametrize("coding", [b"br", b"zstd"])
+async def test_a_coding_that_is_not_understood_is_named_with_those_that_are(
+    served: Served, coding: bytes
+) -> None:
+    if {b"br": HAS_BROTLI, b"zstd": HAS_ZSTD}[coding]:
+        pytest.skip("its package is installed")
+    client = await served.connect()
+    client.send((PACKED % (b"echo", 7, b"no data")).replace(b"gzip", coding))
+    status, said = await client.answer()
+    assert status == 415
+    assert "expected one of gzip, deflate" in said
+    assert "accept-encoding: gzip, deflate" in client.head
     assert await client.ended()
 
 

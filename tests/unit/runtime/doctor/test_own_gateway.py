@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import socket
@@ -11,7 +12,9 @@ import pytest
 
 from armory.config import load_text
 from armory.runtime.doctor.machine import folders, port
+from armory.runtime.doctor.services import retrieval
 from armory.runtime.entry.local_access import Note
+from armory.runtime.retrieval import open_retriever
 
 
 @pytest.mark.parametrize("path", ["", "/tools"])
@@ -25,6 +28,27 @@ def test_the_port_of_ones_own_gateway_is_told_as_such(tmp_path: Path, path: str)
         found = port(loaded)
     assert found.state == "ok"
     assert "a gateway of yours runs there" in found.detail
+
+
+@pytest.mark.anyio
+@pytest.mark.filterwarnings("ignore:Exception ignored.*vectors/.lock")  # the client leaves it open
+async def test_vectors_that_ones_own_gateway_has_open_are_no_fault(tmp_path: Path) -> None:
+    rag = {"index": "qdrant", "qdrant": {"path": str(tmp_path / "vectors")}}
+    text = json.dumps({"server": {"port": 1}, "tool_rag": rag})
+    loaded = load_text(text, environ={"ARMORY_HOME": str(tmp_path)})
+    retriever = open_retriever(loaded)
+    assert retriever is not None
+    try:
+        (found,) = await retrieval(loaded)
+        assert (found.check, found.state) == ("index", "failed")
+        assert "stop the other" in found.fix
+        Note(tmp_path, "http://127.0.0.1:1", "a-token").leave()
+        (found,) = await retrieval(loaded)
+        assert (found.check, found.state) == ("index", "warning")
+        assert f"open in a gateway of yours (pid {os.getpid()})" in found.detail
+    finally:
+        await retriever.aclose()
+    assert [one.state for one in await retrieval(loaded)] == ["ok", "ok"]
 
 
 @pytest.mark.parametrize(("left_mb", "state"), [(0, "failed"), (100, "warning"), (200, "ok")])

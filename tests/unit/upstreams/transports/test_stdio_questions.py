@@ -87,7 +87,7 @@ async def test_roots_that_changed_are_asked_for_outside_of_calls(start: Start) -
     client = RecordingClient({"roots": {}}, answers={"roots/list": {"roots": []}})
     stranger = RecordingClient({"roots": {}})
     await call(link, "hello", client=stranger)
-    await link.roots_changed(client)
+    await link.roots_changed(client, {})
     assert (await call(link, "told", timeout_s=30))["result"] == {"roots": []}
     assert [method for method, _ in client.asked] == ["roots/list"]
     assert stranger.asked == []

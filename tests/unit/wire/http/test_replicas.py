@@ -92,6 +92,30 @@ async def test_what_one_client_is_told_is_not_said_for_another() -> None:
     assert [b"whose=first" in head for head in owner.heads] == [False, False]
 
 
+class Unreachable(MemoryCache):
+    """A store that cannot say anything."""
+
+    async def get(self, key: str) -> bytes | None:
+        raise BackendError(f"no answer about {key}")
+
+
+@pytest.mark.parametrize(("asked", "answered"), [(7, 7), ("a", "a"), (None, None)])
+async def test_who_cannot_be_found_meanwhile_is_told_so_under_the_requests_id(
+    asked: object, answered: object
+) -> None:
+    request: dict[str, object] = {"jsonrpc": "2.0", "method": "tools/list"}
+    body: object = [request | {"id": 1}] if asked is None else request | {"id": asked}
+    gateway = Gateway(ScriptedPool(), WordRetriever())
+    headers = {"Mcp-Session-Id": "another", "Accept": "application/json, text/event-stream"}
+    async with (
+        serving(gateway, store=Unreachable()) as (url, _),
+        aiohttp.ClientSession(headers=headers) as http,
+        http.post(url + "/mcp", json=body) as response,
+    ):
+        assert response.status == 503
+        assert (await response.json())["id"] == answered
+
+
 class Noting(MemoryCache):
     """A store that notes what is written."""
 
