@@ -42,7 +42,7 @@ from armory.upstreams.transports.http_client import HttpClient
 from armory.wire.listening import ClientListening, start_listening
 from armory.wire.sessions.asking import OpenQuestions
 from armory.wire.streams import EventStream, Outlet
-from tests.garbage import Gone, none_collected
+from tests.garbage import Gone
 from tests.hostile.authorization import proxied
 
 pytestmark = pytest.mark.anyio
