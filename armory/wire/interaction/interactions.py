@@ -149,12 +149,10 @@ class Interactions:
             self.refused += 1
             await call.end()
             limit = "per_principal" if mine >= self._per_principal else "interactions"
-            full = RateLimited(
-                f"too many calls wait for input (server.limits.parked_{limit}); try later"
-            )
+            said = f"too many calls wait for input (server.limits.parked_{limit}); try later"
             if call.binding.method == "tools/call":  # which a model reads
-                return failed_call(full)
-            raise full
+                return failed_call(RateLimited(said))
+            raise RateLimited(said)
         handle = secrets.token_urlsafe(18)
         self._parked[handle] = call
         self._parked_by[handle] = context.principal
