@@ -72,7 +72,8 @@ class UpstreamSpec:
         call_timeout_s: deadline of one call, time spent waiting for the client not counted.
         max_concurrency: calls in flight at once, over all sessions.
         max_queue: calls that may wait for their turn; more are shed.
-        max_sessions: sessions (processes) at once, the gateway's own included.
+        max_sessions: sessions (processes) at once, the gateway's own included; with 1, callers
+            get only those that keep nothing between requests.
         breaker_failures: so many failures in a row open the breaker.
         breaker_open_s: seconds until an open breaker lets one call try again.
         message_bytes: largest line, event or JSON body that is accepted from the upstream.
@@ -148,6 +149,12 @@ class UpstreamSpec:
             raise ConfigError(
                 "lists 'principal' needs isolation 'principal' or 'session', not 'shared'",
                 path=f"{where}.lists",
+            )
+
+        if self.max_sessions < 2 and (self.command is not None or self.transport == "sse"):
+            raise ConfigError(
+                "one session is the gateway's own, so 1 leaves none to callers; expected 2 or more",
+                path=f"{where}.max_sessions",
             )
 
     def _check_openapi(self, where: str) -> None:

@@ -76,8 +76,8 @@ async def test_streams_of_one_caller(house: House) -> None:
 async def test_parked_calls_of_one_caller(house: House) -> None:
     for who in ("greedy", "spare"):
         assert (await house.park(who))["result"]["resultType"] == "input_required"
-    refused = (await house.park("greedy"))["error"]
-    assert "server.limits.parked_per_principal" in refused["message"]
+    refused = (await house.park("greedy"))["result"]
+    assert "server.limits.parked_per_principal" in refused["content"][0]["text"]
     assert (await house.park("other"))["result"]["resultType"] == "input_required"
     assert house.edge.interactions.parked == 3
 

@@ -24,6 +24,13 @@ async def test_one_call_too_many_is_refused_and_ended(front: Front) -> None:
         waiting = [(await front.modern("tools/call", params, capabilities=able))[1] for _ in "12"]
         assert {found["result"]["resultType"] for found in waiting} == {"input_required"}
         _, refused = await front.modern("tools/call", params, capabilities=able)
-        assert refused["error"]["code"] == 1003
-        assert "server.limits.parked_interactions" in refused["error"]["message"]
+        result = refused["result"]  # for the model, as every limit on a call
+        assert result["isError"]
+        assert "server.limits.parked_interactions" in result["content"][0]["text"]
+        assert result["_meta"]["dev.armory/error"]["code"] == "rate_limited"
+        _, refused = await front.modern("prompts/get", {"name": "old__greet"}, capabilities=able)
+        assert (refused["error"]["code"], refused["error"]["data"]) == (
+            1003,
+            {"code": "rate_limited"},
+        )
         assert edge.interactions.parked == 2

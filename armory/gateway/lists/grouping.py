@@ -90,7 +90,7 @@ def group_named(context: RequestContext, name: str) -> Group | None:
 def _of_server(view: View, key: str, lists: ServerLists, names: list[str]) -> Group:
     """The group of a server: its own groups, and the tools that are in none of them."""
     tools = view.catalog.tools
-    shown = replace(lists, tools=[{"name": tools[name].original_name} for name in names])
+    shown = replace(lists, tools=[{"name": name.removeprefix(f"{key}__")} for name in names])
     about = purpose(key, shown)  # of what others see, it names nothing
     by_original = {tools[name].original_name: name for name in names}
     inner = _inside(key, lists.groups, by_original)

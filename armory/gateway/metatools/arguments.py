@@ -107,9 +107,10 @@ def reading_call(params: Mapping[str, Raw]) -> Generator[None, None, dict[str, R
     arguments = yield from _opening_arguments(params)
     name = text_of(arguments, "name")
     if name is None:
+        given = "missing" if "name" not in arguments else brief(arguments["name"])
         raise RpcError(
             INVALID_PARAMS,
-            "arguments.name is missing; expected the tool's exact name",
+            f"arguments.name is {given}; expected the tool's exact name",
             {"parameter": "name"},
         )
     changed = {key: raw for key, raw in params.items() if key not in ("name", "arguments")}

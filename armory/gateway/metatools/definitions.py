@@ -216,7 +216,7 @@ def servers_shown(
     catalog: Catalog, visible: VisibleCatalog, by_server: Mapping[str, Sequence[str]]
 ) -> Mapping[str, ServerLists]:
     """The upstreams with tools that a caller sees, in configuration order; each with its first
-    visible tools and no others.
+    visible tools and no others, by their exposed names without the server's.
 
     Args:
         catalog: what is served.
@@ -227,7 +227,7 @@ def servers_shown(
     for key, lists in catalog.servers.items():
         seen = filter(visible.tools.names.__contains__, by_server.get(key, ()))
         named = islice(seen, NAMED_TOOLS + 1)
-        if first := [{"name": catalog.tools[name].original_name} for name in named]:
+        if first := [{"name": name.removeprefix(f"{key}__")} for name in named]:
             shown[key] = replace(lists, tools=first)
     return shown
 

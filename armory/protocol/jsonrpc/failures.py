@@ -10,7 +10,14 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from armory.protocol.codes import INTERNAL_ERROR
+from armory.errors import (
+    BackendError,
+    InvalidRequest,
+    RateLimited,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+)
+from armory.protocol.codes import BACKEND, INTERNAL_ERROR, LIMITED, TIMED_OUT, UNAVAILABLE
 from armory.protocol.rawjson import NULL, excerpt, pack, text_or_none, value
 
 _DATA_BYTES = 64 * 1024
@@ -19,6 +26,13 @@ _MESSAGE_CHARS = 4_000
 """Characters of an error's message in logs and statuses; the error itself passes unchanged."""
 _CODES = 1 << 53
 """Codes are smaller: larger ones are thousands of digits, perhaps."""
+_KINDS = {
+    UNAVAILABLE: UpstreamUnavailable.code,
+    TIMED_OUT: UpstreamTimeout.code,
+    LIMITED: RateLimited.code,
+    BACKEND: BackendError.code,
+}
+"""What `data.code` says of an error of Armory's own, unless whoever makes it says more."""
 
 
 class ErrorObject(msgspec.Struct, gc=False):
@@ -55,8 +69,14 @@ _code = msgspec.json.Decoder(_Code)
 
 
 def error(code: int, message: str, data: Any = None) -> Raw:
-    """An error object."""
+    """An error object; one of Armory's own, or one about a `parameter`, names its kind in
+    `data.code`.
+    """
     content: dict[str, Any] = {"code": code, "message": message}
+    if data is None and code in _KINDS:
+        data = {"code": _KINDS[code]}
+    elif isinstance(data, dict) and "parameter" in data and "code" not in data:
+        data = {"code": InvalidRequest.code, **data}
     if data is not None:
         content["data"] = data
     return pack(content)

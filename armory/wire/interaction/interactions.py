@@ -16,8 +16,10 @@ import msgspec
 from msgspec import Raw
 
 from armory.domain.principal import Principal
+from armory.errors import RateLimited
 from armory.gateway.calls.permitted import is_permitted
 from armory.gateway.context import RequestContext
+from armory.gateway.results.answers import failed_call
 from armory.logger import Logger
 from armory.protocol import codes, jsonrpc
 from armory.protocol.capabilities import may_be_asked
@@ -147,10 +149,10 @@ class Interactions:
             self.refused += 1
             await call.end()
             limit = "per_principal" if mine >= self._per_principal else "interactions"
-            raise RpcError(
-                codes.LIMITED,
-                f"too many calls wait for input (server.limits.parked_{limit}); try later",
-            )
+            said = f"too many calls wait for input (server.limits.parked_{limit}); try later"
+            if call.binding.method == "tools/call":  # which a model reads
+                return failed_call(RateLimited(said))
+            raise RateLimited(said)
         handle = secrets.token_urlsafe(18)
         self._parked[handle] = call
         self._parked_by[handle] = context.principal

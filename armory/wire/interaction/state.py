@@ -47,13 +47,17 @@ class OwnedByReplica(Exception):
 
 
 class Binding:
-    """What request state is bound to: caller, endpoint and request."""
+    """What request state is bound to: caller, endpoint and request.
 
-    __slots__ = ("_context", "_digest", "_method", "_params")
+    Attributes:
+        method: of the request.
+    """
+
+    __slots__ = ("_context", "_digest", "_params", "method")
 
     def __init__(self, context: RequestContext, method: str, params: Mapping[str, Raw]) -> None:
         self._context = context
-        self._method = method
+        self.method = method
         self._params = params
         self._digest: str | None = None
 
@@ -63,7 +67,7 @@ class Binding:
         if self._digest is None:
             context, params = self._context, self._params
             endpoint = context.endpoint
-            bound = [context.principal.key, endpoint.kind, endpoint.name, self._method]
+            bound = [context.principal.key, endpoint.kind, endpoint.name, self.method]
             bound.extend(text_of(params, key) or "" for key in ("name", "uri"))
             hasher = hashlib.sha256(encode(bound))
             arguments = params.get("arguments")

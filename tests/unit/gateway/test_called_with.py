@@ -37,3 +37,12 @@ def test_the_text_of_one_is_one(text: str) -> None:
 def test_no_other_text_is(text: str) -> None:
     with pytest.raises(RpcError, match="expected an object, the called tool's own arguments"):
         called_with(text)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"), [(b"{}", "missing"), (b'{"name": 5}', "5"), (b'{"name": ["a"]}', '["a"]')]
+)
+def test_what_stands_for_the_name_is_said(given: bytes, said: str) -> None:
+    with pytest.raises(RpcError, match=r"arguments\.name is ") as refused:
+        at_once(reading_call({"arguments": msgspec.Raw(given)}))
+    assert refused.value.message == f"arguments.name is {said}; expected the tool's exact name"

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from armory.domain.catalog import ServerLists, ToolRules
+from armory.domain.catalog_builder import build_catalog
 from armory.domain.principal import Principal
 from armory.gateway.gateway import Gateway
+from armory.gateway.lists.grouping import groups_of
 from armory.security.policy import Policy, Rule
 
 if TYPE_CHECKING:
@@ -95,3 +98,21 @@ async def test_what_is_told_of_servers_is_put_together_once_for_all_who_see_the_
 async def test_a_gateway_is_ready_once_it_has_a_snapshot(bench: Bench) -> None:
     assert bench.gateway.ready
     assert not Gateway(bench.pool).ready
+
+
+async def test_a_server_that_says_nothing_is_told_by_names_that_can_be_called(
+    bench: Bench,
+) -> None:
+    names = ("send.mail", "list_inbox", "listed")
+    lists = ServerLists(tools=[{"name": name, "inputSchema": {}} for name in names])
+    rules = {"post-box": ToolRules(rename={"list_inbox": "read_mail"})}
+    catalog, _ = build_catalog({"post-box": lists}, rules)
+    bench.gateway.publish(catalog)
+    line = "post-box: send_mail, read_mail, listed"
+    told = bench.gateway.description.instructions(bench.context())
+    assert "Tools are named server__tool." in told
+    assert f"- {line}" in told
+    for name in line.partition(": ")[2].split(", "):
+        assert f"post-box__{name}" in catalog.tools
+    groups = groups_of(bench.context())
+    assert [group.description for group in groups] == [line.partition(": ")[2]]

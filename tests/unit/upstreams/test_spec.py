@@ -24,6 +24,8 @@ from armory.upstreams.spec import UpstreamSpec
         ({"command": "a", "transport": "sse"}, "needs a 'url'"),
         ({"command": "a", "protocol": "2020-01-01"}, "unknown revision '2020-01-01'"),
         ({"command": "a", "args": ("${principal}",), "isolation": "shared"}, "isolation"),
+        ({"command": "a", "max_sessions": 1}, "max_sessions.*leaves none to callers"),
+        ({"url": "http://a", "transport": "sse", "max_sessions": 1}, "max_sessions.*leaves none"),
     ],
 )
 def test_what_cannot_be_is_refused_with_its_path(wrong: dict[str, Any], message: str) -> None:

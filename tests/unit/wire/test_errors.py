@@ -18,7 +18,10 @@ from armory.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
+from armory.protocol import jsonrpc
+from armory.protocol.errors import RpcError
 from armory.wire.errors import error_object
+from armory.wire.messages import refused
 
 
 @pytest.mark.parametrize(
@@ -55,3 +58,28 @@ def test_the_kind_stands_in_data(
     assert error["message"] == "no"
     assert error["data"] == data
     assert code is None or error["code"] == code
+
+
+@pytest.mark.parametrize(
+    ("code", "given", "data"),
+    [
+        (1001, None, {"code": "upstream_unavailable"}),
+        (1002, None, {"code": "upstream_timeout"}),
+        (1003, None, {"code": "rate_limited"}),
+        (1003, {"code": "quota_exceeded"}, {"code": "quota_exceeded"}),
+        (1004, None, {"code": "backend"}),
+        (-32602, {"parameter": "top_k"}, {"code": "invalid_request", "parameter": "top_k"}),
+        (-32602, {"uri": "x:y"}, {"uri": "x:y"}),
+        (-32601, None, None),
+    ],
+)
+def test_errors_that_no_exception_made_name_it_as_well(
+    code: int, given: dict[str, Any] | None, data: dict[str, Any] | None
+) -> None:
+    made = msgspec.json.decode(jsonrpc.error(code, "no", given))
+    assert made.get("data") == data
+    if given is not None:
+        raised = msgspec.json.decode(error_object(RpcError(code, "no", given)))
+        assert raised == made
+    answer = msgspec.json.decode(refused(b"1", code, "no"))
+    assert ("data" in answer["error"]) is (code > 0)
