@@ -13,6 +13,9 @@ import numpy as np
 
 from armory.domain.tool import ToolRecord
 from armory.retrieval.features import CandidateFeatures
+from armory.retrieval.lexical.elsewhere import is_elsewhere
+from armory.retrieval.lexical.everyday import SWITCH
+from armory.retrieval.lexical.known_words import KnownWords
 from armory.retrieval.lexical.text import STOP_WORDS, every_word, terms
 from armory.retrieval.ports import FloatArray, IntArray
 from armory.retrieval.rankers.base import RankSettings, Scores
@@ -35,6 +38,8 @@ _FEW_WORDS, _NAMED_AMONG = 3, 5
 #: Best tools that keep their probability however doubtful it is that any is needed, and how many
 #: more at most.
 _KEPT, _DOUBTED = 3, 17
+_NEEDED_ELSEWHERE = 0.01
+"""Probability that a tool is needed where none is for what is wished; below every bar."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,6 +75,8 @@ def calibrated(
     best, raw = result.best, result.raw
     asked = calibration.asked([s.vector for s in features.whole if s.vector is not None])
     wanted, need = judge(calibration, result.signals, {**result.query, **asked}, len(best))
+    if _elsewhere(features, result.evidence):
+        need = min(need, _NEEDED_ELSEWHERE)
     refused = calibration.refuses(need, features.visible)
     refused = refused and not (_led_somewhere(features) or _named(features, best))
     if (evidence := result.evidence) is not None:
@@ -109,6 +116,16 @@ def calibrated(
         refused=refused,
         signals=SparseSignals(result.signals, best, len(odds), {"need": need}, result.shown),
     )
+
+
+def _elsewhere(features: CandidateFeatures, evidence: Evidence | None) -> bool:
+    """Whether a query of one wish wants what none of the tools is for."""
+    if len(features.subqueries) != 1:
+        return False
+    if evidence is not None and not evidence.implied and features.implied:
+        return any(act.text == SWITCH for act in features.implied)  # a home that is not there
+    words = KnownWords(features.postings, features.searched)
+    return is_elsewhere(features.subqueries[0].text, words)
 
 
 def _but(implied: Sequence[int], odds: FloatArray, need: float) -> FloatArray:
