@@ -142,13 +142,43 @@ _KINDS = (
         "deploy deployment docker vercel heroku netlify pod container cluster replica release"
         f" rollout build pipeline server instance kubectl service scale restart app {_SHELL}",
     ),
+    _kind(
+        r"\b(?:build|pipeline|ci)\b.{0,30}?\b(?:is|are|was|keeps?|has|went)\b.{0,30}?"
+        r"\b(?:red|broken|failing|failed|stuck)\b"
+        r"|\b(?:rerun|retry|restart|trigger) (?:the |that |this )?(?:failed |failing )?"
+        r"(?:build|pipeline)\b",
+        "jenkins circleci",
+        "ci build pipeline workflow job check test status action log commit pull github gitlab"
+        f" {_SHELL}",
+    ),
+    _kind(
+        r"\b(?:send|write|draft|forward) [^.?!\n]{0,20}?\be-?mails?\b(?! (?:address|template))",
+        "email mail gmail smtp outlook inbox",
+    ),
+    _kind(
+        r"\A\W*+(?:(?:what|how|whats|check|get|show|tell me|give me|is)\b[^.?!,\n]{0,30}?"
+        r"(?<!space )(?<!solar ))?\bweather\b(?!-| (?:app|api|bot|widget|page|station|data))"
+        r"|\bwill it (?:rain|snow)\b",
+        "weather forecast temperature climate rain",
+        "web internet google",
+    ),
+    _kind(
+        r"\b(?:stock|share) price of\b|\bprice of (?:bitcoin|btc|eth|ethereum|gold|silver)\b",
+        "stock ticker crypto bitcoin finance financial commodity",
+        "price market quote web internet google",
+    ),
+    _kind(
+        r"\brecipes? (?:for|with)\b",
+        "recipe food cook meal ingredient",
+        "web internet google",
+    ),
 )
 #: Without any of these no text is one; looking for them costs next to nothing.
 _HINT = re.compile(
     r"\b(?:book|buy|reserve|find|get|search|look|call|order|hail|play|convert|exchange|change|how"
     r"|what|set|wake|draw|paint|generate|create|make|translate|send|transfer|wire|pay|squash|rebase"
     r"|cherry-pick|amend|git|open|merge|review|close|approve|drop|alter|truncate|scale|restart"
-    r"|redeploy|deploy|drain)\b"
+    r"|redeploy|deploy|drain|build|pipeline|ci|write|draft|forward|weather|will|price|recipes?)\b"
 )
 
 

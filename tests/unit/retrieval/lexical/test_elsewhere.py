@@ -24,6 +24,9 @@ LIFE = (
     Fields("translate", "words", description="From one language into another"),
     Fields("pay", "bank", description="Pay somebody"),
     Fields("set_timer", "clock", description="Start a timer"),
+    Fields("get_forecast", "sky", description="Tell how the weather will be"),
+    Fields("get_quote", "exchange", description="What stocks cost"),
+    Fields("find_meals", "cook", description="By ingredients"),
     Fields("math", "units", description="Convert units"),
 )
 WISHES = (
@@ -46,7 +49,19 @@ WISHES = (
     "drop the users table",
     "scale the api to 4 replicas",
     "restart the nginx container",
+    "the build is red again",
+    "restart the pipeline",
+    "what's the weather in Rome",
+    "weather tomorrow",
+    "stock price of Apple",
+    "a recipe for pancakes",
 )
+
+
+def test_mail_is_sent_by_tools_that_know_of_it() -> None:
+    wish = "send Bob an email that I am late"
+    assert not is_elsewhere(wish, words(*OFFICE))
+    assert is_elsewhere(wish, words(*OFFICE[1:]))
 
 
 def words(*tools: Fields) -> KnownWords:
@@ -73,6 +88,8 @@ def test_it_is_where_no_tool_is_of_the_kind(wish: str) -> None:
         "make a note of it",
         "create a picture frame note",
         "open the present",
+        "create a note called weather-bot",
+        "tell me about space weather",
         "how does git work?",
         "book a flight to Rome " + "and more " * 20,
     ],
