@@ -14,7 +14,6 @@ import numpy as np
 from armory.domain.tool import ToolRecord
 from armory.retrieval.features import CandidateFeatures
 from armory.retrieval.lexical.elsewhere import is_elsewhere
-from armory.retrieval.lexical.everyday import SWITCH
 from armory.retrieval.lexical.known_words import KnownWords
 from armory.retrieval.lexical.text import STOP_WORDS, every_word, terms
 from armory.retrieval.ports import FloatArray, IntArray
@@ -75,7 +74,7 @@ def calibrated(
     best, raw = result.best, result.raw
     asked = calibration.asked([s.vector for s in features.whole if s.vector is not None])
     wanted, need = judge(calibration, result.signals, {**result.query, **asked}, len(best))
-    if _elsewhere(features, result.evidence):
+    if _elsewhere(features):
         need = min(need, _NEEDED_ELSEWHERE)
     refused = calibration.refuses(need, features.visible)
     refused = refused and not (_led_somewhere(features) or _named(features, best))
@@ -118,12 +117,10 @@ def calibrated(
     )
 
 
-def _elsewhere(features: CandidateFeatures, evidence: Evidence | None) -> bool:
+def _elsewhere(features: CandidateFeatures) -> bool:
     """Whether a query of one wish wants what none of the tools is for."""
     if len(features.subqueries) != 1:
         return False
-    if evidence is not None and not evidence.implied and features.implied:
-        return any(act.text == SWITCH for act in features.implied)  # a home that is not there
     words = KnownWords(features.postings, features.searched)
     return is_elsewhere(features.subqueries[0].text, words)
 

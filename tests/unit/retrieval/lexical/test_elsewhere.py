@@ -27,6 +27,7 @@ LIFE = (
     Fields("get_forecast", "sky", description="Tell how the weather will be"),
     Fields("get_quote", "exchange", description="What stocks cost"),
     Fields("find_meals", "cook", description="By ingredients"),
+    Fields("execute", "smart", description="Operate an appliance"),
     Fields("math", "units", description="Convert units"),
 )
 WISHES = (
@@ -55,6 +56,8 @@ WISHES = (
     "weather tomorrow",
     "stock price of Apple",
     "a recipe for pancakes",
+    "turn off the lights in the kitchen",
+    "switch the bedroom lamp on",
 )
 
 
@@ -90,6 +93,7 @@ def test_it_is_where_no_tool_is_of_the_kind(wish: str) -> None:
         "open the present",
         "create a note called weather-bot",
         "tell me about space weather",
+        "turn on the light mode",
         "how does git work?",
         "book a flight to Rome " + "and more " * 20,
     ],
