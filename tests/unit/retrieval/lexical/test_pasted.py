@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from armory.retrieval.lexical.bm25 import LexicalIndex
+from armory.retrieval.lexical.known_words import KnownWords
 from armory.retrieval.lexical.pasted import without_output
+from armory.retrieval.search.scope import prepared
 
 JAVASCRIPT = """\
 Error: connect ECONNREFUSED 10.0.12.4:5432
@@ -73,3 +76,7 @@ def test_output_is_left_out(output: str, left: str) -> None:
 )
 def test_what_says_something_stays(text: str) -> None:
     assert without_output(text) == text
+
+
+def test_it_is_not_searched_for() -> None:
+    assert prepared(f"{LOG}\n{WISH}", KnownWords(LexicalIndex().freeze())) == WISH
