@@ -1,5 +1,5 @@
 """Wishes of every day that no tool is described by: "turn off the lights in the kitchen", "what did
-they say in #ops?", "has Ann answered my mail?", "the build is red again".
+they say in #ops?", "has Ann answered my mail?", "the build is red again", "remind me to call mum".
 
 Owns: recognising them in English, and what tools for them are said to do. Never imports anything
 of Armory.
@@ -20,12 +20,17 @@ CHANNEL = "read the messages of a channel"
 MAILBOX = "search emails"
 BUILD = "list builds and workflow runs"
 ERRORS = "search for errors"
+REMIND = "create a reminder"
 #: A tool does it that has all words of one of these.
 DONE_BY = {
     SWITCH: ("turn light", "switch light", "control light", "control device", "switch device"),
     CHANNEL: ("read message channel", "list message channel", "channel history"),
     MAILBOX: ("search email", "search mail", "list email", "find email", "search gmail"),
     BUILD: ("list build", "build status", "get build", "workflow run", "list pipeline"),
+    REMIND: (
+        *("create reminder", "add reminder", "set reminder", "schedule reminder", "add task"),
+        *("create task", "new task", "add todo", "create todo", "create event", "add event"),
+    ),
     ERRORS: ("search error", "find error", "list error", "error log", "search issue event"),
 }
 _CHARS = 300
@@ -122,6 +127,23 @@ _WISHES = (
             ),
         ),
         _QUESTION,
+    ),
+    _Wish(
+        REMIND,
+        ("remind", "let me forget", "let us forget"),
+        (
+            re.compile(  # "by SMS" finds what sends some
+                r"\A(?!.*\bsms\b|.*\b(?:by|via|through|send|sending) (?:\w{1,20} ){0,2}"
+                r"(?:texts?|e-?mails?|mails?|slack|whatsapp|messages?)\b)"
+            ),
+            re.compile(
+                r"\bremind (?:me|us)\b(?!:| (?:again |please )?(?:what|who|how|why|where|which"
+                r"|whether|if|of)\b)|\b(?:remind|set) reminder\b"
+                r"|\A\W*+(?:me )?remind (?:of|about|to|today|tomorrow)\b"
+                r"|\b(?:don't|do not|never) let (?:me|us) forget\b(?! (?:this|that)\b)"
+            ),
+        ),
+        re.compile(r"\W*+(?:why|how|what|who|when|where|did|does|has|have)\b"),
     ),
 )
 

@@ -14,7 +14,12 @@ from numpy.typing import NDArray
 
 from armory.retrieval.lexical.arrays import Positions
 from armory.retrieval.lexical.postings import NAME, SERVER, Postings
-from armory.retrieval.lexical.spelling import LEAST_CHARS, is_foreign, may_be_misspelt
+from armory.retrieval.lexical.spelling import (
+    LEAST_CHARS,
+    is_foreign,
+    is_nearly_english,
+    may_be_misspelt,
+)
 from armory.retrieval.lexical.text import STANDALONE, STOP_WORDS, fold, stem
 
 #: Of two words or more, most must be spelt rightly for the others to be suspect.
@@ -93,7 +98,7 @@ class KnownWords:
             else:
                 continue
             own += mine
-            strange += not mine and not self.has(stem(word))
+            strange += not (mine or self.has(stem(word)) or is_nearly_english(word))
         return own > strange * (_OWN_WORDS if len(found) > _FEW_WORDS else 1)
 
     def _correction(self, word: str) -> str | None:

@@ -67,6 +67,12 @@ def is_foreign(word: str) -> bool:
     return word in _foreign()
 
 
+def is_nearly_english(word: str) -> bool:
+    """Whether one edit behind its third letter makes a folded word English: `tomorow`."""
+    near = _english().get(word[:3], "").split()
+    return not is_foreign(word) and bool(_within(word, near, 1))
+
+
 def may_be_misspelt(word: str) -> bool:
     """Whether a folded word is long enough, all letters of an alphabet, and no common English."""
     if len(word) < LEAST_CHARS or not word.isalpha() or is_cjk(word):

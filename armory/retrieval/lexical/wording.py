@@ -72,6 +72,14 @@ _MANNERS, _MANNER_CHARS = 3, 100
 #: "Jot down: buy milk": people say so, tools do not, and to the model that ships it is noise.
 _PLAINLY = {"jot": "note", "jots": "notes", "jotted": "noted", "jotting": "noting"}
 _JOT = re.compile(r"(?<![\w/\\@#.:-])jot(?:s|ted|ting)?(?![\w/\\@]|[.:-]\w)", re.IGNORECASE)
+#: "Close the ticket" means an issue where tools know issues and none a ticket, but not one for the
+#: train.
+_TICKET = re.compile(r"(?<![\w/\\@#.:-])ticket(?=s?(?:[^\w/\\@.:-]|[.:-](?!\w)|\Z))", re.IGNORECASE)
+_ADMISSION = re.compile(
+    r"\b(?:buy|bought|pay|price|train|bus|flight|plane|ferry|concert|movie|cinema|theat(?:er|re)"
+    r"|museum|festival|lottery|parking|speeding)s?\b",
+    re.IGNORECASE,
+)
 #: "How do I get to the airport?" is talk to the model that ships. Not "to know her", nor "to the
 #: settings page".
 _WAY = re.compile(
@@ -162,7 +170,8 @@ def unmannered(text: str, words: KnownWords) -> str:
 def plainly(text: str, words: KnownWords) -> str:
     """The text in words that tools are described in: jot down -> note down, unless a tool jots;
     `ls src` -> list directory src; where some give directions, how do I get to the airport -> get
-    directions to the airport. Where a tool is called by a command, that stays beside it.
+    directions to the airport; where tools are called by issues and none speaks of tickets, close
+    the ticket -> close the issue. Where a tool is called by a command, that stays beside it.
     """
     if (found := _COMMAND.fullmatch(text)) is not None:
         does, on = filter(lambda group: group is not None, found.groups())
@@ -170,7 +179,16 @@ def plainly(text: str, words: KnownWords) -> str:
         return f"{said} ({text.strip()})" if words.names(does) else f"{said}{on}"
     if "get " in text and _WAY.search(text, 0, _WAY_CHARS) and all(map(words.has, _DIRECTIONS)):
         text = _WAY.sub("get directions", text, count=1)
+    if "icket" in text and _means_issue(text, words):
+        text = _TICKET.sub("issue", text)
     return text if words.has("jot") else _JOT.sub(lambda it: _PLAINLY[it[0].lower()], text)
+
+
+def _means_issue(text: str, words: KnownWords) -> bool:
+    """Whether a ticket is an issue to the tools that may be found."""
+    if words.has("ticket") or not words.names("issu"):
+        return False
+    return not _ADMISSION.search(text, 0, _WAY_CHARS)
 
 
 def without_negated(text: str, words: KnownWords) -> str:

@@ -13,6 +13,8 @@ import numpy as np
 
 from armory.domain.tool import ToolRecord
 from armory.retrieval.features import CandidateFeatures
+from armory.retrieval.lexical.elsewhere import is_elsewhere
+from armory.retrieval.lexical.known_words import KnownWords
 from armory.retrieval.lexical.text import STOP_WORDS, every_word, terms
 from armory.retrieval.ports import FloatArray, IntArray
 from armory.retrieval.rankers.base import RankSettings, Scores
@@ -35,6 +37,8 @@ _FEW_WORDS, _NAMED_AMONG = 3, 5
 #: Best tools that keep their probability however doubtful it is that any is needed, and how many
 #: more at most.
 _KEPT, _DOUBTED = 3, 17
+_NEEDED_ELSEWHERE = 0.01
+"""Probability that a tool is needed where none is for what is wished; below every bar."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,6 +74,8 @@ def calibrated(
     best, raw = result.best, result.raw
     acts = calibration.acts_signal([s.vector for s in features.whole if s.vector is not None])
     wanted, need = judge(calibration, result.signals, {**result.query, **acts}, len(best))
+    if _elsewhere(features):
+        need = min(need, _NEEDED_ELSEWHERE)
     refused = calibration.refuses(need, features.visible)
     refused = refused and not (_led_somewhere(features) or _named(features, best))
     if (evidence := result.evidence) is not None:
@@ -109,6 +115,14 @@ def calibrated(
         refused=refused,
         signals=SparseSignals(result.signals, best, len(odds), {"need": need}, result.shown),
     )
+
+
+def _elsewhere(features: CandidateFeatures) -> bool:
+    """Whether a query of one wish wants what none of the tools is for."""
+    if len(features.subqueries) != 1:
+        return False
+    words = KnownWords(features.postings, features.searched)
+    return is_elsewhere(features.subqueries[0].text, words)
 
 
 def _but(implied: Sequence[int], odds: FloatArray, need: float) -> FloatArray:

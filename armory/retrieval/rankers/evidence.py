@@ -18,6 +18,8 @@ from armory.retrieval.scoring.calibration import Lean
 
 #: Log-odds by which an implied tool stays behind the best one, and one that is named before it.
 _BEHIND = _AHEAD = 0.01
+#: Log-odds between two implied tools that are raised alike.
+_APART = 0.001
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,9 +74,11 @@ def _raised(odds: FloatArray, places: Sequence[int]) -> FloatArray:
     """Log-odds with some candidates raised to about 0, but never to the best of all."""
     if not places:
         return odds
-    least = np.float32(min(float(odds.max()), 0.0) - _BEHIND)
+    least = min(float(odds.max()), 0.0) - _BEHIND
     raised = odds.copy()
-    raised[list(places)] = np.maximum(odds[list(places)], least)
+    for place in sorted(places, key=lambda place: (-odds[place], place)):
+        raised[place] = max(odds[place], np.float32(least))
+        least -= _APART  # in the order of their own odds, not in that of the catalog
     return raised
 
 

@@ -20,6 +20,7 @@ from armory.retrieval.lexical.implied import implied
 from armory.retrieval.lexical.intents import clauses
 from armory.retrieval.lexical.kinds import called_so
 from armory.retrieval.lexical.known_words import KnownWords
+from armory.retrieval.lexical.pasted import without_output
 from armory.retrieval.lexical.text import spaced
 from armory.retrieval.lexical.wording import (
     anyhost,
@@ -110,11 +111,12 @@ def prepared(text: str, words: KnownWords, *, into_english: bool = False) -> str
 
 
 def _read(text: str, words: KnownWords, *, into_english: bool) -> tuple[str, ...]:
-    """A caller's text without what nobody sees, in English if it is to be, then as it is where
-    tools speak its language as well.
+    """A caller's text without what nobody sees and what programs wrote, in English if it is to be,
+    then as it is where tools speak its language as well.
     """
     if not text.isascii():  # a letter and its accent are one, else both sides of it look like words
         text = normalized("NFC", text.translate(_UNSEEN))
+    text = without_output(text)
     return readings(text, words) if into_english else (text,)
 
 

@@ -27,6 +27,8 @@ TOOLS = {
     "ci__create_build": "Create a new build on a pipeline for a commit and a branch",
     "ci__unblock_job": "Unblock a job",
     "logs__find_error_pattern_logs": "Searches logs for elevated error patterns",
+    "plan__create_event": "Create a new calendar event",
+    "plan__delete_event": "Delete a calendar event",
     "logs__list_labels": "List label names in the datasource",
 }
 ASKED = [
@@ -40,6 +42,11 @@ ASKED = [
     ("¿qué se ha dicho en #general hoy?", "chat__read_messages"),
     ("did Peter ever answer my mail about the contract?", "mail__search_emails"),
     ("der Build ist schon wieder rot", "ci__list_builds"),
+    ("remind me to call mum at six", "plan__create_event"),
+    ("don't let me forget the rent", "plan__create_event"),
+    ("erinner mich an die Rechnung", "plan__create_event"),
+    ("przypomnij mi o rachunku", "plan__create_event"),
+    ("ricordami di chiamare la mamma", "plan__create_event"),
     ("users complain that checkout throws a 500 since noon", "logs__find_error_pattern_logs"),
 ]
 
@@ -58,7 +65,13 @@ async def test_what_is_wished_every_day_is_listed(make_tool: MakeTool) -> None:
         for asked, wanted in ASKED:
             found = await retriever.search(Query((asked,)))
             assert wanted in [match.tool.name for match in found.matches], asked
-        for talk in ("the lights of Paris", "what did Kant say about duty?", "आपका बहुत धन्यवाद"):
+        for talk in (
+            "the lights of Paris",
+            "what did Kant say about duty?",
+            "आपका बहुत धन्यवाद",
+            "that reminds me of you",
+        ):
             found = await retriever.search(Query((talk,)))
+            assert "plan__create_event" not in [match.tool.name for match in found.matches]
             assert "home__call_service" not in [match.tool.name for match in found.matches]
             assert "chat__read_messages" not in [match.tool.name for match in found.matches]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from armory.retrieval.lexical.everyday import BUILD, CHANNEL, ERRORS, MAILBOX, SWITCH
+from armory.retrieval.lexical.everyday import BUILD, CHANNEL, ERRORS, MAILBOX, REMIND, SWITCH
 from armory.retrieval.lexical.implied import implied
 
 
@@ -27,6 +27,11 @@ from armory.retrieval.lexical.implied import implied
         ("our pipeline has failed", BUILD),
         ("users complain that checkout throws a 500 since noon", ERRORS),
         ("the login service keeps crashing", ERRORS),
+        ("Remind me to call mum at 6", REMIND),
+        ("could you remind us about the dentist?", REMIND),
+        ("don\u2019t let me forget the rent", REMIND),
+        ("remind reminder tomorrow meeting", REMIND),  # as it comes out of a glossary
+        ("remind of call phone the mother", REMIND),
     ],
 )
 def test_it_is_asked_for(text: str, act: str) -> None:
@@ -52,7 +57,15 @@ def test_it_is_asked_for(text: str, act: str) -> None:
         "what does a 500 error mean?",
         "what is down there?",
         "turn off the light " + "word " * 100,
+        "remind me what I told you about Bob",
+        "can you remind me of the title of that book?",
+        "remind me: which port was it?",
+        "don't let me forget this: the code is 4711",
+        "remind me to meditate by sending me messages",
+        "remind Ann to send the slides",
+        "that reminds me of home",
+        "how do I remind myself?",
     ],
 )
 def test_it_is_not(text: str) -> None:
-    assert not {SWITCH, CHANNEL, MAILBOX, BUILD, ERRORS} & {*implied(text)}
+    assert not {SWITCH, CHANNEL, MAILBOX, BUILD, ERRORS, REMIND} & {*implied(text)}

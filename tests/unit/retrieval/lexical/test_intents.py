@@ -223,3 +223,18 @@ def test_talk_that_wants_nothing_is_known_in_many_languages(text: str, mere: boo
 @pytest.mark.parametrize("text", ["", "天气", "x" * 5_000])
 def test_form_of_anything_is_finite(text: str) -> None:
     assert all(0 <= value < 20 for value in form(text).values())
+
+
+@pytest.mark.parametrize(
+    ("text", "others"),
+    [
+        ("give him a discount", 0.0),
+        ("Also, can you invite them?", 0.0),
+        ("refund her", 0.0),
+        ("tell him that she called", 1.0),
+        ("why do people give him gifts?", 1.0),
+        ("she gave him a book", 1.0),
+    ],
+)
+def test_whom_an_act_is_done_to_is_not_talked_about(text: str, others: float) -> None:
+    assert form(text)["form_others"] == others

@@ -83,6 +83,7 @@ def test_what_may_be_meant_stays(postings: Postings, query: str) -> None:
     [
         ("serach aplicaton fiels chnges", "search application files changes"),
         ("creat a branhc for serach", "create a branch for search"),
+        ("serach in fiels tomorow", "search in files tomorow"),  # an English word, if no tool's
         ("deeploy teh aplicaton to kuberntes", "deploy teh application to kubernetes"),
     ],
 )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from armory.retrieval.lexical.wording import unaddressed, unfilled
+from armory.retrieval.lexical.bm25 import Fields, LexicalIndex
+from armory.retrieval.lexical.known_words import KnownWords
+from armory.retrieval.lexical.wording import plainly, unaddressed, unfilled
 
 
 @pytest.mark.parametrize(
@@ -63,3 +65,30 @@ def test_a_salutation_is_left_out(text: str, wanted: str) -> None:
 )
 def test_what_is_said_while_one_thinks_is_left_out(text: str, wanted: str) -> None:
     assert unfilled(text) == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("my open tickets", "my open issues"),
+        ("Close that ticket.", "Close that issue."),
+        ("Tickets of Ann", "issues of Ann"),
+        ("buy two train tickets", "buy two train tickets"),
+        ("read ticket.md and /ticket/4", "read ticket.md and /ticket/4"),
+        ("a ticketing system", "a ticketing system"),
+    ],
+)
+def test_a_ticket_is_an_issue_where_tools_know_no_other(text: str, wanted: str) -> None:
+    tracker = Fields("create_issue", "tracker", description="Create an issue of a team")
+    desk = Fields("find", "desk", description="Find a support ticket")
+    errors = Fields("analyze", "errors", description="Analyze an issue")
+    assert plainly(text, words(tracker)) == wanted
+    assert plainly(text, words(tracker, desk)) == text
+    assert plainly(text, words(errors)) == text
+
+
+def words(*tools: Fields) -> KnownWords:
+    index = LexicalIndex()
+    for number, tool in enumerate(tools):
+        index.add(str(number), tool)
+    return KnownWords(index.freeze())

@@ -50,3 +50,11 @@ def test_what_a_text_is_the_name_of_comes_first() -> None:
     evidence = Evidence({"hybrid": _only(8), "semantic": _only(9)}, None, (4,), (11, 5))
     assert _first(ordered(ODDS - 3, evidence, NEVER, {}, 1_500))[:2] == [5, 11]
     assert ordered(ODDS - 3, evidence, None, {}, 10).max() > 0
+
+
+def test_what_is_implied_stands_in_the_order_of_its_odds() -> None:
+    odds = np.array([1.0, -9.0, -7.0, -8.0], np.float32)
+    found = ordered(odds, Evidence({}, None, (1, 2, 3)), None, {}, 10)
+    assert np.argsort(-found).tolist() == [0, 2, 3, 1]
+    assert found[1] < found[3] < found[2] < 0 < found[0]
+    assert found[1] > -0.02
