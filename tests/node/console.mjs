@@ -23,7 +23,7 @@ const browser = await chromium.launch({
 const phone = scenario === "phone";
 // axe is put in beside the page's own policy, which would refuse it
 const context = await browser.newContext({
-  viewport: phone ? { width: 375, height: 740 } : { width: 1280, height: 860 },
+  viewport: phone ? { width: 320, height: 640 } : { width: 1280, height: 860 },
   colorScheme: phone ? "dark" : "light",
   reducedMotion: "reduce",
 });
