@@ -169,6 +169,19 @@ def test_a_gateway_without_upstreams_says_how_there_are_some(serve: Any, package
     assert "There is none yet" in found["tools"]
 
 
+def test_an_administrator_without_a_pack_is_told_so(
+    serve: Any, demo_upstreams: dict[str, Any], packages: Path
+) -> None:
+    root = {"token": TOKEN, "user": "root", "scopes": ["admin"]}
+    config = {
+        "accounts": {"enabled": True},
+        "security": {"tokens": {"root": root}},
+        "upstreams": demo_upstreams,
+    }
+    found = driven_at(packages, serve(config).ready().base, TOKEN, "uninstalled")
+    assert "none is among what you have installed" in found["tools"]
+
+
 def test_what_was_typed_is_not_lost(serve: Any, tmp_path: Path, packages: Path) -> None:
     config = {
         "server": {"config_editing": True},

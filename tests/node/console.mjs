@@ -23,7 +23,7 @@ const browser = await chromium.launch({
 const phone = scenario === "phone";
 // axe is put in beside the page's own policy, which would refuse it
 const context = await browser.newContext({
-  viewport: phone ? { width: 375, height: 740 } : { width: 1280, height: 860 },
+  viewport: phone ? { width: 320, height: 640 } : { width: 1280, height: 860 },
   colorScheme: phone ? "dark" : "light",
   reducedMotion: "reduce",
 });
@@ -44,7 +44,7 @@ const inspect = async (name) => {
   session ??= await context.newCDPSession(page);
   await session.send("Runtime.evaluate", { expression: `if (!globalThis.axe) { ${axe} }` });
   const answer = await session.send("Runtime.evaluate", {
-    expression: `axe.run(document, {resultTypes: ["violations"]}).then((r) => JSON.stringify([r.passes.length, r.violations.map((v) =>
+    expression: `axe.run(document, {resultTypes: ["violations"], rules: {"target-size": {enabled: true}}}).then((r) => JSON.stringify([r.passes.length, r.violations.map((v) =>
       [v.id, v.nodes.slice(0, 3).map((n) => n.html.slice(0, 160) + " " + (n.any[0]?.message ?? n.all[0]?.message ?? ""))])]))`,
     awaitPromise: true,
     returnByValue: true,

@@ -182,7 +182,7 @@ const scenarios = {
   // what the gateway itself shows a person, on a phone, by day and by night
   async pages() {
     const axe = require.resolve("axe-core/axe.min.js");
-    await page.setViewportSize({ width: 360, height: 700 });
+    await page.setViewportSize({ width: 320, height: 640 });
     facts.wide = [];
     facts.axe = [];
     for (const colorScheme of ["light", "dark"])

@@ -222,6 +222,14 @@ const scenarios = {
     facts.tools = await page.locator("main").innerText();
   },
 
+  async uninstalled() {
+    // an administrator who is a user, and so sees what that user has installed
+    const page = await logged();
+    await open(page, "tools", "Tools");
+    await page.getByText("No tool").waitFor();
+    facts.tools = await page.locator("main").innerText();
+  },
+
   async connect() {
     const page = await logged();
     await open(page, "connect", "Connect");

@@ -70,6 +70,15 @@ async function allPacks(path: string, signal: AbortSignal): Promise<Pack[]> {
   return found;
 }
 
+/** Why a caller's list has no tool. */
+function why(me: Me): string {
+  if (!me.admin)
+    return "There is none yet, or none that you may see. An administrator adds upstreams, decides under security.policies, or gives you a pack.";
+  if (me.features.accounts && me.user !== null)
+    return "No upstream has listed one yet, or none is among what you have installed: the overview says which are up, People what that is.";
+  return "No upstream has listed one yet; the overview says which are up.";
+}
+
 export function Tools({ me }: { me: Me }) {
   const [set, setSet] = useState("");
   const [pack, setPack] = useState("");
@@ -114,8 +123,7 @@ export function Tools({ me }: { me: Me }) {
       <Failure error={error} retry={reload} />
       {total === null && error === null && <Loading of="tools" />}
       {total === 0 && set === "" && (
-        <Empty title="No tool">{me.admin ? "No upstream has listed one yet; the overview says which are up." :
-          "There is none yet, or none that you may see. An administrator adds upstreams, decides under security.policies, or gives you a pack."}</Empty>
+        <Empty title="No tool">{why(me)}</Empty>
       )}
       {total !== null && (total > 0 || set !== "") && (
         <div class="split">
