@@ -80,6 +80,7 @@ class HttpUpstream:
         fail_with: answer every request with this HTTP status.
         refuses_in_json: whether a POST to `/sse` is turned away with a JSON-RPC error.
         tokens: access tokens, one of which every request has to carry; None: it needs none.
+        no_login: what it says to a request without one.
         carried: method and access token of each request, while it needs one.
         drop_streams: the next legacy answers break off after their first event and can be resumed.
         ask_on_get: put requests of the server's own on the GET stream.
@@ -114,6 +115,7 @@ class HttpUpstream:
         self.fail_with: int | None = None
         self.refuses_in_json = False
         self.tokens: set[str] | None = None
+        self.no_login = ""
         self.carried: list[tuple[str, str]] = []
         self.drop_streams = 0
         self.resumed: list[str] = []
@@ -194,7 +196,7 @@ class HttpUpstream:
             token = request.headers.get("Authorization", "").removeprefix("Bearer ")
             self.carried.append((request.method, token))
             if token not in self.tokens:
-                return web.Response(status=401)
+                return web.Response(status=401, text=self.no_login)
         return await handler(request)
 
     async def _no_post(self, http: web.Request) -> web.Response:
