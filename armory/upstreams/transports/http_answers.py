@@ -10,7 +10,12 @@ from armory.errors import ArmoryError
 from armory.http1.eventstream import Event, EventTooLarge
 from armory.http1.failing import broken
 from armory.http1.reading import BodyTooLarge
-from armory.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND, MODERN_ERRORS
+from armory.protocol.codes import (
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    MODERN_ERRORS,
+    SESSION_NOT_FOUND,
+)
 from armory.protocol.jsonrpc import error_of
 from armory.protocol.meta import PROTOCOL_VERSION
 from armory.protocol.rawjson import excerpt
@@ -27,9 +32,7 @@ from armory.upstreams.session.budget import Budget
 from armory.upstreams.transports.error_bodies import is_message
 from armory.upstreams.transports.http_failures import http_failure
 
-_SESSION_NOT_FOUND = -32001
-"""What the TypeScript SDK calls it; the specification has no code for it."""
-_OF_THE_TRANSPORT = (-32000, _SESSION_NOT_FOUND)
+_OF_THE_TRANSPORT = (-32000, SESSION_NOT_FOUND)
 """Codes with which transports refuse a request that no method has seen."""
 
 
@@ -139,4 +142,4 @@ def _knows_no_session(message: UpstreamMessage, status: int) -> bool:
     about = "session" in error.message.lower()
     if status == 400:
         return about and error.code in _OF_THE_TRANSPORT
-    return (about or error.code == _SESSION_NOT_FOUND) and error.code != METHOD_NOT_FOUND
+    return (about or error.code == SESSION_NOT_FOUND) and error.code != METHOD_NOT_FOUND
