@@ -78,6 +78,7 @@ class HttpUpstream:
         sessions: capabilities by session id; clear it and every session has expired.
         unknown_session: status and text for requests of another session.
         fail_with: answer every request with this HTTP status.
+        retry_after: its `Retry-After`, with a body of JSON; empty: neither.
         refuses_in_json: whether a POST to `/sse` is turned away with a JSON-RPC error.
         tokens: access tokens, one of which every request has to carry; None: it needs none.
         no_login: what it says to a request without one.
@@ -113,6 +114,7 @@ class HttpUpstream:
         self.get_opened = asyncio.Event()
         self.listens: dict[Any, tuple[web.StreamResponse, Json]] = {}
         self.fail_with: int | None = None
+        self.retry_after = ""
         self.refuses_in_json = False
         self.tokens: set[str] | None = None
         self.no_login = ""
@@ -206,6 +208,9 @@ class HttpUpstream:
         return web.json_response({"jsonrpc": "2.0", "id": None, "error": error}, status=405)
 
     async def _post(self, http: web.Request) -> web.StreamResponse:
+        if self.fail_with is not None and self.retry_after:
+            headers = {"Retry-After": self.retry_after}
+            return web.json_response({"error": "busy"}, status=self.fail_with, headers=headers)
         if self.fail_with is not None:
             return web.Response(status=self.fail_with, text="failing on purpose")
         if not self.eras:

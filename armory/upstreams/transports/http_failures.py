@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 
-from armory.errors import UpstreamUnavailable
+from armory.errors import ArmoryError, UpstreamUnavailable
 from armory.http1.failing import broken
 from armory.http1.reading import Answer
 from armory.observability.redaction import redacted, without_parameters
@@ -92,6 +92,12 @@ def http_failure(
     """The error for an HTTP status and the beginning of its body."""
     kind = LoginRequired if status in (401, 403) else HttpFailure
     return kind(server, status, body, retry_after_s, leads_to)
+
+
+def told_when(error: ArmoryError, response: Answer) -> None:
+    """Set when to try again, if the answer that an error was made of says so."""
+    if isinstance(error, HttpFailure) and error.retry_after_s is None:
+        error.retry_after_s = retry_after(response.headers)
 
 
 def answer_refused(failure: HttpFailure) -> UpstreamUnavailable:
