@@ -30,7 +30,7 @@ from armory.protocol.upstream_messages import (
 from armory.tasks import step_by_step
 from armory.upstreams.session.budget import Budget
 from armory.upstreams.transports.error_bodies import is_message
-from armory.upstreams.transports.http_failures import http_failure
+from armory.upstreams.transports.http_failures import blames_session, http_failure
 
 _OF_THE_TRANSPORT = (-32000, SESSION_NOT_FOUND)
 """Codes with which transports refuse a request that no method has seen."""
@@ -111,14 +111,6 @@ def session_over(status: int, body: bytes | bytearray, request_id: int) -> bool:
     except UnreadableMessage:
         pass  # plain words, as mcp-go has them
     return status in (404, 410) or b"session" in body.lower()
-
-
-def blames_session(status: int, body: bytes | bytearray) -> bool:
-    """Whether a status that asks for a login speaks of the session: earlier releases of the Rust
-    SDK and mcp-proxy of npm answer so where they know none. A login that is really missing comes
-    out when the next session begins.
-    """
-    return status in (401, 403) and b"session" in body.lower()
 
 
 def _misses_modern(message: UpstreamMessage) -> bool:

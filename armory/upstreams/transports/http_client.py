@@ -30,8 +30,11 @@ from armory.upstreams.oauth.people import PeopleTokens, Vault, tokens_for
 from armory.upstreams.oauth.subjects import CALLER
 from armory.upstreams.oauth.tokens import Tokens
 from armory.upstreams.spec import UpstreamSpec
-from armory.upstreams.transports.http_answers import blames_session
-from armory.upstreams.transports.http_failures import HttpFailure, failure_of
+from armory.upstreams.transports.http_failures import (
+    HttpFailure,
+    blames_session,
+    failure_of,
+)
 from armory.upstreams.transports.tls import asking_for_tokens, tls_of
 
 EVENTS = "text/event-stream"

@@ -94,6 +94,14 @@ def http_failure(
     return kind(server, status, body, retry_after_s, leads_to)
 
 
+def blames_session(status: int, body: bytes | bytearray) -> bool:
+    """Whether a status that asks for a login speaks of the session: earlier releases of the Rust
+    SDK and mcp-proxy of npm answer so where they know none. A login that is really missing comes
+    out when the next session begins.
+    """
+    return status in (401, 403) and b"session" in body.lower()
+
+
 def told_when(error: ArmoryError, response: Answer) -> None:
     """Set when to try again, if the answer that an error was made of says so."""
     if isinstance(error, HttpFailure) and error.retry_after_s is None:

@@ -322,7 +322,7 @@ def test_yaml_without_servers(tmp_path: Path, text: str, said: str) -> None:
         ("C:\\Windows\\System32\\cmd.exe", ["/c", "uvx.exe", "pkg"], ["uvx", "pkg"]),
         ("C:\\Program Files\\nodejs\\npx.cmd", ["-y", "pkg"], ["npx", "-y", "pkg"]),
         ("wsl", ["bash", "-ic", "npx -y pkg"], ["bash", "-ic", "npx -y pkg"]),
-        ("wsl.exe", ["-d", "Ubuntu", "--", "/opt/serve"], ["/opt/serve"]),
+        ("wsl.exe", ["-d", "Ubuntu", "--", "./serve"], ["./serve"]),
         ("cmd", ["/c"], ["cmd", "/c"]),
         ("python", ["a.py"], ["python", "a.py"]),
         ("D:\\bin\\serve.exe", [], ["D:\\bin\\serve.exe"]),
