@@ -56,6 +56,11 @@ class HttpFailure(UpstreamUnavailable):
     def _message(self, server: str, answered: str) -> str:
         return f"upstream {server!r} answered {answered}"
 
+    def add(self, what: str) -> None:
+        """Say in the message what came of another attempt as well."""
+        self.message = f"{self.message}; {what}"
+        self.args = (self.message,)
+
 
 class LoginRequired(HttpFailure):
     """The upstream answered 401 or 403: it requires a login, or another one."""
