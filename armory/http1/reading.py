@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from time import perf_counter
 from typing import TYPE_CHECKING, Protocol, Self, TypeAlias
 
 from armory.http1.eventstream import Event, EventParser
@@ -23,8 +24,6 @@ _PART_BYTES = 16 * 1024
 _PART_LINES = 500
 _TURN_S = 0.001
 """How long one stream may hold the event loop, in seconds."""
-_WAITED_S = 0.0001
-"""Who waited so long for bytes had let others go first."""
 Answer: TypeAlias = "aiohttp.ClientResponse | Response"
 """A response, whichever client it came by (through a proxy it is aiohttp's)."""
 
@@ -120,8 +119,8 @@ class EventReader:
     """
 
     __slots__ = (
-        "_at", "_chunk", "_content", "_counted", "_events", "_loop", "_meter", "_parser",
-        "_response", "_since", "_size", "_turn",
+        "_at", "_began", "_chunk", "_content", "_counted", "_events", "_loop", "_meter", "_more",
+        "_parser", "_response", "_size",
     )  # fmt: skip
 
     def __init__(self, response: Answer, parser: EventParser, meter: Meter | None = None) -> None:
@@ -130,12 +129,12 @@ class EventReader:
         self._parser = parser
         self._meter = meter
         self._loop = asyncio.get_running_loop()
-        self._since = self._loop.time()  # it has not waited for bytes
-        self._turn = self._since + _TURN_S
+        self._began = 0.0  # when this turn of the event loop began to be counted; 0: it has not
         self._counted = False
         self._chunk = b""  # taken apart up to `_at`, in pieces of `_size`
         self._at = self._size = 0
         self._events: Iterator[Event] = iter(())  # complete, and not handed on yet
+        self._more = False  # than one event came at once
 
     def __enter__(self) -> Self:
         return self
@@ -150,22 +149,33 @@ class EventReader:
 
     async def __anext__(self) -> Event:
         while True:
+            if self._more:
+                await self._give_way()
             for event in self._events:
                 return event
-            if self._chunk and (now := self._loop.time()) > self._turn:
-                took = now - self._since
-                await asyncio.sleep(FLOODING.wait_s(took) if took > _TURN_S else 0)
-                self._since = self._loop.time()
-                self._turn = self._since + _TURN_S
             if self._at >= len(self._chunk):
-                before = self._loop.time()
                 self._chunk = chunk = await self._content.readany()
                 if not chunk:
                     raise StopAsyncIteration
-                if (now := self._loop.time()) - before > _WAITED_S:
-                    self._since = now
                 self._at, self._size = 0, _part_size(chunk)
-            self._events = iter(self._take())
+            events = self._take()
+            self._more = len(events) > 1 or self._at < len(self._chunk)
+            self._events = iter(events)
+
+    async def _give_way(self) -> None:
+        """Let others go on where this stream has held the event loop for long.
+
+        Its reader's work counts, for it is done in the same turn; not the time for which that
+        waits: once anything else runs, the turn is over.
+        """
+        if self._began and (took := perf_counter() - self._began) > _TURN_S:
+            await asyncio.sleep(FLOODING.wait_s(took))
+        if not self._began:
+            self._began = perf_counter()
+            self._loop.call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        self._began = 0.0
 
     def _take(self) -> list[Event]:
         """The events that the next chunk completes."""

@@ -111,7 +111,7 @@ def _is_long(raw: Raw | None) -> bool:
     return raw is not None and len(memoryview(raw)) > _LONG_BYTES
 
 
-def few_items(raw: Raw | bytes, most: int) -> list[Raw]:
+def few_items(raw: Raw | bytes | bytearray, most: int) -> list[Raw]:
     """The items of a JSON array of at most `most`, each verbatim.
 
     Raises:
@@ -120,7 +120,7 @@ def few_items(raw: Raw | bytes, most: int) -> list[Raw]:
     return at_once(items_in_steps(raw, most))
 
 
-def items_in_steps(raw: Raw | bytes, most: int) -> Generator[None, None, list[Raw]]:
+def items_in_steps(raw: Raw | bytes | bytearray, most: int) -> Generator[None, None, list[Raw]]:
     """As `few_items`, in steps."""
     view = memoryview(raw)
     short = len(view) <= _OPENED_BYTES

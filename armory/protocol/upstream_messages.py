@@ -9,7 +9,7 @@ strictly, and ids stay bytes.) Never imports a transport.
 from __future__ import annotations
 
 from codecs import getincrementaldecoder
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 
 import msgspec
 from msgspec import Raw
@@ -17,7 +17,7 @@ from msgspec import Raw
 from armory.protocol.jsonrpc import BOM
 from armory.protocol.link import Params
 from armory.protocol.outline import LARGE_BYTES, PIECE_BYTES, condensing
-from armory.protocol.rawjson import NULL, excerpt, few_items, members, reading
+from armory.protocol.rawjson import NULL, excerpt, items_in_steps, members, reading
 from armory.protocol.scanning.nesting import cutting
 from armory.protocol.scanning.surrogates import mending
 from armory.protocol.scanning.taking_apart import TooWide
@@ -35,6 +35,8 @@ _IN_STEPS_BYTES = 1 << 20
 """Shorter ones take a parser less than a millisecond."""
 _SCANNED_BYTES = 1 << 20
 """Looked through for a byte at a time: 0.2 ms."""
+_HEAD_BYTES = 64 * 1024
+"""Blanks before a message, at most; what begins with more is taken for empty, if it is none."""
 _BATCH_ITEMS = 1_000
 DEEPEST = 512
 """Levels that are kept of a message that is nested too deep to be decoded."""
@@ -84,7 +86,10 @@ class TruncatedMessage(UpstreamMessage, gc=False):
 
 _VALUES = ("params", "result", "error", "jsonrpc")
 _incoming = msgspec.json.Decoder(UpstreamMessage).decode
-_cut = msgspec.json.Decoder(TruncatedMessage).decode
+_DECODERS = {
+    UpstreamMessage: _incoming,
+    TruncatedMessage: msgspec.json.Decoder(TruncatedMessage).decode,
+}
 
 
 def decode(data: bytes | bytearray) -> list[UpstreamMessage]:
@@ -115,7 +120,7 @@ def decoding(
     if large is None:
         return (yield from _reading(data))
     if not (yield from _one_line_in_steps(data)):
-        data = _without_line_ends(data)
+        data = yield from _without_line_ends(data)
         large = yield from _large(data)
     return (yield from _reading(data)) if large is None else [large]
 
@@ -128,8 +133,10 @@ def _reading(data: bytes | bytearray) -> Generator[None, None, list[UpstreamMess
     yield  # what is done with a large one takes as long again
     if not isinstance(found, UpstreamMessage):
         return (yield from _rescuing(data, found))
-    one_line = yield from _one_line_in_steps(data)
-    return [found] if one_line else [_incoming(_without_line_ends(data))]
+    if (yield from _one_line_in_steps(data)):
+        return [found]
+    data = yield from _without_line_ends(data)
+    return [(yield from _opening(data, UpstreamMessage))]
 
 
 def _one_line(data: bytes | bytearray) -> bool:
@@ -146,9 +153,13 @@ def _one_line_in_steps(data: bytes | bytearray) -> Generator[None, None, bool]:
     return True
 
 
-def _without_line_ends(data: bytes | bytearray) -> bytes | bytearray:
-    """Valid JSON with blanks for its line ends, which stand between values alone."""
-    return data.replace(b"\n", b" ").replace(b"\r", b" ")
+def _without_line_ends(data: bytes | bytearray) -> Generator[None, None, bytearray]:
+    """Valid JSON with blanks for its line ends, which stand between values alone; in steps."""
+    found = bytearray()
+    for at in range(0, len(data), PIECE_BYTES):
+        found += data[at : at + PIECE_BYTES].replace(b"\n", b" ").replace(b"\r", b" ")
+        yield
+    return found
 
 
 def _read(data: bytes | bytearray) -> UpstreamMessage | Exception:
@@ -182,41 +193,78 @@ def _rescuing(
     """
     yield
     text = yield from _text(data)
-    text = yield from mending(text.removeprefix(BOM))
+    if text.startswith(BOM):
+        text = text[len(BOM) :]
+    text = yield from mending(text)
+    if text is data and isinstance(why, msgspec.DecodeError) and not _is_batch(text):
+        raise _unreadable(data, why)  # it was read as it is
     try:
-        return _opened(text, _incoming)
+        return (yield from _opened(text, UpstreamMessage))
     except RecursionError as error:
         why = error.with_traceback(None)
         text = yield from cutting(text, DEEPEST)
     except msgspec.DecodeError as error:
         raise _unreadable(data, error) from None
     try:
-        return _opened(text, _cut)
+        return (yield from _opened(text, TruncatedMessage))
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         raise _unreadable(data, why) from None
 
 
-def _opened(text: bytes, opened: Callable[[bytes | Raw], UpstreamMessage]) -> list[UpstreamMessage]:
-    several = few_items(text, _BATCH_ITEMS) if text.lstrip()[:1] == b"[" else (text,)
-    found = [opened(item) for item in several]
-    return found if _one_line(text) else _opened(bytes(_without_line_ends(text)), opened)
+def _opened(
+    text: bytes | bytearray, kind: type[UpstreamMessage]
+) -> Generator[None, None, list[UpstreamMessage]]:
+    """One message, or those of a batch, in steps."""
+    if not (yield from _one_line_in_steps(text)):
+        text = yield from _without_line_ends(text)
+    if not _is_batch(text):
+        return [(yield from _opening(text, kind))]
+    found: list[UpstreamMessage] = []
+    size = 0
+    for item in (yield from items_in_steps(text, _BATCH_ITEMS)):
+        found.append((yield from _opening(item, kind)))
+        size += len(memoryview(item))
+        if size > AT_ONCE_BYTES:
+            size = 0
+            yield
+    return found
 
 
-def _unreadable(data: bytes | bytearray, why: Exception) -> UnreadableMessage:
-    if not data.strip():
+def _opening(
+    text: Raw | bytes | bytearray, kind: type[UpstreamMessage]
+) -> Generator[None, None, UpstreamMessage]:
+    """A message, in steps if it is large."""
+    decode = _DECODERS[kind]
+    if len(memoryview(text)) < _IN_STEPS_BYTES:
+        return decode(text)
+    return (yield from reading(text, kind, decode, _VALUES))
+
+
+def _is_batch(text: bytes | bytearray) -> bool:
+    return text[:_HEAD_BYTES].lstrip()[:1] == b"["
+
+
+def _unreadable(data: bytes | bytearray, error: Exception) -> UnreadableMessage:
+    if not data[:_HEAD_BYTES].strip():
         return UnreadableMessage("an empty body, where a JSON-RPC message was expected")
-    return UnreadableMessage(f"not a JSON-RPC message ({why}): {excerpt(data)}")
+    return UnreadableMessage(f"not a JSON-RPC message ({error}): {excerpt(data)}")
 
 
-def _text(data: bytes | bytearray) -> Generator[None, None, bytes]:
-    """The data as UTF-8, with U+FFFD for what is none."""
-    if data.isascii():
-        return bytes(data)
-    decode, parts = getincrementaldecoder("utf-8")("replace").decode, list[bytes]()
-    for at in range(0, len(data), PIECE_BYTES):
-        parts.append(decode(data[at : at + PIECE_BYTES]).encode())
+def _text(data: bytes | bytearray) -> Generator[None, None, bytes | bytearray]:
+    """The data as UTF-8, with U+FFFD for what is none; itself where it is ASCII. In steps."""
+    begin = 0
+    while begin < len(data) and data[begin : begin + PIECE_BYTES].isascii():
+        begin += PIECE_BYTES
         yield
-    return b"".join((*parts, decode(b"", True).encode()))
+    if begin >= len(data):
+        return data
+    decode = getincrementaldecoder("utf-8")("replace").decode
+    found = bytearray()
+    for at in range(0, len(data), PIECE_BYTES):
+        found += decode(data[at : at + PIECE_BYTES]).encode()
+        yield
+    found += decode(b"", True).encode()
+    return found
 
 
 def _large(data: bytes | bytearray) -> Generator[None, None, OutlinedMessage | None]:

@@ -94,7 +94,7 @@ def decode(body: bytes | Raw) -> Message:
         if begins.startswith(BOM) and not begins.endswith(BOM):
             return decode(data[3:])
         if (mended := at_once(mending(data))) != data:
-            return decode(mended)
+            return decode(bytes(mended))
         raise Malformed(PARSE_ERROR, f"the body is not JSON: {error}") from None
     return _checked(message)
 
@@ -116,7 +116,7 @@ def decoding(body: bytes | Raw) -> Generator[None, None, Message]:
         mended = yield from mending(data)
         if mended == data:
             raise
-    return (yield from _decoding(mended))
+    return (yield from _decoding(bytes(mended)))
 
 
 def _decoding(body: bytes | Raw) -> Generator[None, None, Message]:

@@ -105,11 +105,11 @@ def _fewer_brackets(data: bytes, left: int) -> int:
     return left
 
 
-def cutting(data: bytes, limit: int) -> Generator[None, None, bytes]:
+def cutting(data: bytes | bytearray, limit: int) -> Generator[None, None, bytearray]:
     """The bytes with `0` in place of each object and array below `limit` levels; in steps."""
     import numpy as np  # heavy: only for what has more brackets than levels are allowed
 
-    parts: list[bytes] = []
+    cut = bytearray()
     depth, quoted, begin, was_deep = 0, False, 0, False
     while begin < len(data):
         piece = _piece(data, begin, PIECE_BYTES)
@@ -119,12 +119,12 @@ def cutting(data: bytes, limit: int) -> Generator[None, None, bytes]:
         before = np.concatenate((np.array([was_deep]), deep[:-1]))
         begins, ends = deep & ~before, before & ~deep
         whole = np.where(begins, np.uint8(ord("0")), np.frombuffer(piece, np.uint8))
-        parts.append(whole[begins | ~(deep | ends)].tobytes())
+        cut += whole[begins | ~(deep | ends)].tobytes()
         depth, was_deep = int(levels[-1]), bool(deep[-1])
         quoted ^= plain.count(b'"') % 2 == 1
         begin += len(piece)
         yield
-    return b"".join(parts)
+    return cut
 
 
 def item_ends(
@@ -176,7 +176,7 @@ def levels_at_last_comma(piece: bytes) -> tuple[int, int, bytes] | None:
     return cut, max(0, -int(levels.min(initial=0))), given[:cut][opening].tobytes()
 
 
-def _piece(data: bytes | memoryview, begin: int, size: int) -> bytes:
+def _piece(data: bytes | bytearray | memoryview, begin: int, size: int) -> bytes:
     """`size` bytes of JSON from `begin` on, extended to the end of an escape."""
     piece = bytes(data[begin : begin + size])
     escapes = (len(piece) - len(piece.rstrip(b"\\"))) % 2

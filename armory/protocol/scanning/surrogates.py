@@ -16,21 +16,33 @@ _LOWER_CASE = 0x20
 _REPLACED = b"\\ufffd"
 
 
-def mending(text: bytes) -> Generator[None, None, bytes]:
-    """The same JSON with U+FFFD in place of each lone surrogate, in steps of one piece each."""
-    if b"\\ud" not in text and b"\\uD" not in text:
+def mending(text: bytes | bytearray) -> Generator[None, None, bytes | bytearray]:
+    """The same JSON with U+FFFD in place of each lone surrogate, in steps of one piece each; itself
+    where it has no surrogates.
+    """
+    begin = 0
+    while begin < len(text) and not _any_in(text, begin):
+        begin += PIECE_BYTES
+        yield
+    if begin >= len(text):
         return text
-    parts: list[bytes] = []
+    mended = bytearray()
     begin = 0
     while begin < len(text):
         end = piece_end(text, begin)
-        parts.append(_mended(text[begin:end]))
+        mended += _mended(text[begin:end])
         begin = end
         yield
-    return b"".join(parts)
+    return mended
 
 
-def piece_end(text: bytes, begin: int, piece_bytes: int = PIECE_BYTES) -> int:
+def _any_in(text: bytes | bytearray, begin: int) -> bool:
+    """Whether a surrogate's escape begins in the piece that begins there."""
+    end = begin + PIECE_BYTES + len(b"\\u")
+    return text.find(b"\\ud", begin, end) >= 0 or text.find(b"\\uD", begin, end) >= 0
+
+
+def piece_end(text: bytes | bytearray, begin: int, piece_bytes: int = PIECE_BYTES) -> int:
     """Where a piece may end: neither inside an escape nor between two that are one character.
 
     At most `BEYOND_BYTES` beyond the size of a piece.
@@ -48,7 +60,7 @@ def piece_end(text: bytes, begin: int, piece_bytes: int = PIECE_BYTES) -> int:
     return end + _ESCAPE_BYTES if low else end
 
 
-def _mended(piece: bytes) -> bytes:
+def _mended(piece: bytes | bytearray) -> bytes | bytearray:
     import numpy as np  # heavy: only for what is not well-formed
 
     if len(piece) < _ESCAPE_BYTES:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable
+from time import perf_counter
 
 from armory.http1.reading import COUNTED_BYTES, Meter
 from armory.logger import Logger
@@ -18,8 +19,10 @@ from armory.upstreams.session.inflow import GIVEN_UP, MESSAGE_LIMIT
 log = Logger(__name__)
 
 _TURN_S = 0.001
-"""How long the output of one process may keep the event loop."""
-_LINES_A_LOOK = 32
+"""How long the output of one process may keep the event loop. The loop's own clock would not do:
+uvloop's counts in whole milliseconds."""
+_LONG_BYTES = 1 << 20
+"""Length of an incomplete line from which on the time counts that it takes to grow."""
 _HEAD_ID = re.compile(rb'^\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,15})\s*,')
 _TAIL_ID = re.compile(rb'"id"\s*:\s*(\d{1,15})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
 _TAIL = 256
@@ -59,6 +62,7 @@ class Lines:
         self._wait_s = wait_s
         self._line: bytes | bytearray = b""
         self._size = 0
+        self._growing_s = 0.0
         self._head = b""
         self._tail = b""
         self._skipping = ""
@@ -73,21 +77,28 @@ class Lines:
         """Handle the lines in a chunk from `begin` on; returns False where the rest waits for the
         next turn.
         """
-        loop = asyncio.get_running_loop()
-        began, lines = loop.time(), 0
+        began = perf_counter()
         while (end := chunk.find(b"\n", begin)) >= 0:  # `split` looks at each byte by itself
             self._extend(chunk[begin:end])
             pause_s = self._finish()
             begin = end + 1
-            lines += 1
-            if pause_s or (not lines % _LINES_A_LOOK and loop.time() - began > _TURN_S):
-                self._read_on(False)
-                pause_s = max(pause_s, FLOODING.wait_s(loop.time() - began))
-                loop.call_later(pause_s, self._go_on, chunk, begin)
-                return False
+            if pause_s or (perf_counter() - began > _TURN_S and begin < len(chunk)):
+                return self._later(chunk, begin, pause_s, perf_counter() - began)
         if begin < len(chunk):
             self._extend(chunk[begin:])
+            if self._size > _LONG_BYTES:
+                self._growing_s += perf_counter() - began
+                if self._growing_s > _TURN_S:
+                    took, self._growing_s = self._growing_s, 0.0
+                    return self._later(b"", 0, 0.0, took)
         return True
+
+    def _later(self, chunk: bytes, begin: int, pause_s: float, took: float) -> bool:
+        """Go on with the rest of the chunk after a pause: at least that asked for."""
+        self._read_on(False)
+        pause_s = max(pause_s, FLOODING.wait_s(took))
+        asyncio.get_running_loop().call_later(pause_s, self._go_on, chunk, begin)
+        return False
 
     def give_up(self) -> None:
         """Drop the incomplete line, for `Inflow`."""

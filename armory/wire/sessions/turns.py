@@ -92,19 +92,26 @@ class Account:
     def spend(self, took: float) -> None:
         """A step of one of its requests took `took` seconds of the event loop."""
         now = self._now()
-        free_at, least, most = self.free_at, now - AT_ONCE_S, now + DEBT_S
-        if free_at < least:
-            free_at = least
-        if took <= LONG_STEP_S:  # as nearly all, a few times a call: without a call of min or max
-            free_at += took / SHARE
-        else:
-            free_at += LONG_STEP_S / SHARE + (took - LONG_STEP_S) / LONG_SHARE
+        if took > LONG_STEP_S:
+            self._spend_long(took, now)
+            return
+        # As nearly every step, twice a call: nothing is called here.
+        free_at = self.free_at
+        if free_at < now - AT_ONCE_S:
+            free_at = now - AT_ONCE_S
+        free_at += took / SHARE
+        self.free_at = free_at if free_at < now + DEBT_S else now + DEBT_S
+
+    def _spend_long(self, took: float, now: float) -> None:
+        most = now + DEBT_S
+        paid_off_in = LONG_STEP_S / SHARE + (took - LONG_STEP_S) / LONG_SHARE
+        free_at = max(self.free_at, now - AT_ONCE_S) + paid_off_in
         if took > VERY_LONG_STEP_S:
             paid_off_in = (took - VERY_LONG_STEP_S) / VERY_LONG_SHARE
             since = max(self._very_long, now - VERY_LONG_AT_ONCE_S)
             self._very_long = min(since + paid_off_in, most)
             free_at = max(free_at, self._very_long)
-        self.free_at = most if free_at > most else free_at
+        self.free_at = min(free_at, most)
 
     def seems_over(self, now: float) -> bool:
         """Whether it used too much, by the thread's CPU time."""

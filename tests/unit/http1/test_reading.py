@@ -9,16 +9,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from time import perf_counter
 from typing import Any
 
 import pytest
 from aiohttp import web
 from yarl import URL
 
+from armory.http1 import reading
 from armory.http1.eventstream import Event, EventParser
 from armory.http1.pool import Connections
 from armory.http1.reading import BodyTooLarge, EventReader, arrived, read_body
 from armory.http1.response import Response
+from armory.steps import Flooding
 from armory.tasks import start, stop
 from armory.testing.waiting import until
 
@@ -107,6 +110,43 @@ async def test_who_leaves_a_stream_has_told_the_meter_and_leaves_nothing_to_end(
         assert not meter.held
         await asyncio.sleep(0)
         assert asyncio.all_tasks() == running
+
+
+async def test_others_go_on_between_events_that_came_together() -> None:
+    others = 0
+
+    async def go_on() -> None:
+        nonlocal others
+        while True:
+            others += 1
+            await asyncio.sleep(0)
+
+    async with answered(b"data: x\n\n" * 100) as response:
+        await until(lambda: response.is_eof())
+        other = start(go_on(), "other")
+        seen: list[int] = []
+        with EventReader(response, EventParser(MIB)) as events:
+            async for _ in events:
+                begun = perf_counter()
+                while len(seen) < 10 and perf_counter() - begun < 0.002:
+                    pass
+                seen.append(others)
+        await stop(other)
+    assert len(seen) == 100
+    assert seen[0] < seen[2] < seen[4] < seen[6]
+
+
+async def test_a_turn_is_over_where_its_reader_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1.0
+    flooding = Flooding(0.5, lambda: now)
+    monkeypatch.setattr(reading, "perf_counter", lambda: now)
+    monkeypatch.setattr(reading, "FLOODING", flooding)
+    async with answered(b"data: x\n\n" * 10) as response:
+        with EventReader(response, EventParser(MIB)) as events:
+            async for _ in events:
+                await asyncio.sleep(0)
+                now += 100.0
+    assert flooding.wait_s(0.0) == 0.0
 
 
 async def test_a_body_that_is_there_is_taken_at_once_within_the_limit_alone() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import msgspec
 import pytest
@@ -161,13 +162,12 @@ def test_of_a_wide_message_with_what_is_no_text_the_rest_is_kept() -> None:
 
 
 class Watched(bytes):
-    """Bytes that cannot be looked through in one go."""
+    """Bytes that cannot be looked through, or copied, in one go."""
 
-    def isascii(self) -> bool:
+    def _all(self, *_: Any, **__: Any) -> Any:
         raise AssertionError("all of it, in one step")
 
-    def __contains__(self, part: object) -> bool:
-        raise AssertionError("all of it, in one step")
+    __bytes__ = __contains__ = isascii = strip = lstrip = replace = removeprefix = decode = _all
 
 
 @pytest.mark.parametrize("text", ["e", "é"])
@@ -176,6 +176,29 @@ def test_no_step_goes_through_all_of_a_large_message(result: str, text: str) -> 
     data = f'{{"id":7,"result":{result % ("[]," * 900_000, text)}}}'.encode()
     (found,) = at_once(decoding(Watched(data)))
     assert bytes(memoryview(found.result)) in data
+
+
+_BEGIN, _LONG = b'{"id":7,"result":{"a":"', b"x" * (3 << 20)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [_LONG, b" " * len(_LONG), _BEGIN + _LONG, _BEGIN + _LONG + b'\xff"}}',
+     _BEGIN + _LONG + b'\\ud800"}}', _BEGIN + _LONG + b'"\r}}', _BEGIN + _LONG + b'"\r}} x',
+     b'[{"method":"m"},' + _BEGIN + _LONG + b'"}}]', b"[" + b'{"method":"m"},' * 200_000],
+    ids=["text", "blank", "cut off", "no text", "surrogate", "line end", "more behind", "batch",
+         "too many"],
+)  # fmt: skip
+def test_no_step_goes_through_all_of_what_is_malformed(data: bytes) -> None:
+    found: list[list[object]] | None
+    try:
+        found = [_said(message) for message in at_once(decoding(Watched(data)))]
+    except UnreadableMessage:
+        found = None
+    try:
+        assert found == [_said(message) for message in decode(data)]
+    except UnreadableMessage:
+        assert found is None
 
 
 @pytest.mark.parametrize("before", [b"", jsonrpc.BOM], ids=["plain", "a byte order mark"])

@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 from pathlib import Path
+from time import perf_counter
 from typing import cast
 
 import pytest
@@ -134,6 +135,32 @@ async def test_what_waits_for_its_turn_is_not_overtaken() -> None:
     await until(lambda: len(lines) == 20_000)
     assert [int(line.split()[1]) for line in lines] == list(range(20_000))
     transport.close()
+
+
+async def test_heavy_lines_take_turns_with_everything_else() -> None:
+    lines: list[bytes] = []
+    reads: list[bool] = []
+
+    def take(line: bytes | bytearray) -> None:
+        lines.append(bytes(line))
+        begun = perf_counter()
+        while perf_counter() - begun < 0.002:
+            pass
+
+    reader = Lines("up", 1 << 20, take, lambda _id, _why: None, reads.append)
+    assert not reader.take(b"1\n2\n3\n4\n")
+    assert (lines, reads) == ([b"1"], [False])
+    await until(lambda: reads[-1])
+    assert lines == [b"1", b"2", b"3", b"4"]
+
+
+async def test_a_line_that_grows_without_end_takes_turns_with_everything_else() -> None:
+    reads: list[bool] = []
+    reader = Lines("up", 128 << 20, lambda _: None, lambda _id, _why: None, reads.append)
+    part = b"x" * (1 << 16)
+    assert any(not reader.take(part) for _ in range(2_000))
+    assert reads == [False]
+    await until(lambda: reads[-1])
 
 
 async def test_its_descriptors_are_closed() -> None:
