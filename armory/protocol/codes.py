@@ -11,6 +11,10 @@ METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 
+SESSION_NOT_FOUND = -32001
+"""The specification names the status alone, 404. The TypeScript SDK says this code with it, and
+some clients (Claude Code) begin a new session for it only.
+"""
 RESOURCE_NOT_FOUND = -32002
 """Legacy revisions only; modern ones say INVALID_PARAMS."""
 HEADER_MISMATCH = -32020

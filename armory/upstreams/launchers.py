@@ -5,6 +5,7 @@ Owns: knowing them by their command line. Starts nothing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 _ALWAYS = frozenset(("npx", "bunx", "pnpx", "uvx", "dnx", "jbang"))
@@ -32,6 +33,8 @@ _WITH_WORD = {
 """Launchers that may do so with one of these words among their first three arguments."""
 
 _SHELLS = frozenset(("sh", "bash", "zsh", "dash", "fish", "cmd", "env", "powershell", "pwsh"))
+_CONTAINERS = frozenset(("docker", "podman", "nerdctl"))
+_WITH_INPUT = re.compile(r"-[a-zA-Z]*i[a-zA-Z]*|--interactive(?:=true)?")
 _ENDINGS = (".exe", ".cmd", ".ps1", ".bat")
 
 
@@ -55,6 +58,18 @@ def launcher_of(command: str, args: Sequence[str]) -> str | None:
         if inner in _ALWAYS or inner in _WITH_WORD:
             return launcher_of(word, words[place + 1 :])
     return None
+
+
+def lacks_input(command: str, args: Sequence[str]) -> bool:
+    """Whether a container is run without `-i`: its standard input is empty then.
+
+    Args:
+        command: a name or path.
+        args: its arguments.
+    """
+    if _name(command) not in _CONTAINERS or "run" not in args[:2]:
+        return False
+    return not any(_WITH_INPUT.fullmatch(word) for word in args)
 
 
 def _name(command: str) -> str:

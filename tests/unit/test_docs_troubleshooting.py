@@ -10,9 +10,9 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "troubleshooting.md"
 FOREIGN = (
     *("armory: command not found", "Connection refused", "Name or service not known"),
-    "permission denied for schema public",
+    *("permission denied for schema public", "input_schema does not", "JSON schema is invalid"),
 )
-"""Words of a shell, of the system and of Postgres."""
+"""Words of a shell, of the system, of Postgres and of a model's provider."""
 LEAST = 12
 """Shorter pieces of a message say too little to be looked for."""
 VALUE = re.compile(

@@ -21,6 +21,7 @@ from armory.config.clients.credentials import (
     unknown_in_logins,
 )
 from armory.config.clients.placing import put
+from armory.config.clients.windows import adapt_from_windows
 from armory.config.expand import referred
 from armory.config.fit import misplaced_keys
 from armory.domain.naming import slug
@@ -151,6 +152,7 @@ def _block(key: str, entry: dict[Any, Any], notices: list[str]) -> dict[str, Any
     if "url" in block and "start_timeout_s" in block:  # nothing is started
         block["connect_timeout_s"] = block.pop("start_timeout_s")
     misplaced = [name for name in misplaced_keys(block) if block.pop(name)]
+    notices += adapt_from_windows(key, block)
     _leave_to_program(block)
     _write_out_switches(block.get("env"))
     if dropped:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from msgspec import Raw
 
-from armory.domain.naming import split_uri
+from armory.domain.naming import expose_uri, split_uri
 from armory.errors import ArmoryError, UpstreamUnavailable
 from armory.gateway.context import RequestContext
 from armory.gateway.ports import Limiter, Pool
-from armory.gateway.results.answers import Answers, missing, not_known
+from armory.gateway.results.answers import Answers, missing, not_known, with_nearest
 from armory.gateway.results.channels import exposed_channel
 from armory.gateway.tasks.ownership import TaskOwnership, names_task
 from armory.protocol.codes import INVALID_PARAMS, RESOURCE_NOT_FOUND
@@ -134,4 +134,13 @@ def located(pool: Pool, context: RequestContext, uri: str) -> tuple[str, str]:
 def unknown_resource(context: RequestContext, uri: str) -> RpcError:
     """The error for an unknown resource, in the client's era."""
     code = RESOURCE_NOT_FOUND if context.era == "legacy" else INVALID_PARAMS
-    return RpcError(code, f"unknown resource: {uri[:200]}", {"uri": uri})
+    nearest = () if context.endpoint.transparent else _exposed(context, uri)
+    data = {"uri": uri, "nearest": nearest} if nearest else {"uri": uri}
+    return RpcError(code, with_nearest(f"unknown resource: {uri[:200]}", nearest), data)
+
+
+def _exposed(context: RequestContext, uri: str) -> list[str]:
+    """The listed URIs of a resource by the URI that its upstream calls it, as texts of tools do."""
+    listed = context.view.visible(context).resources
+    exposed = (expose_uri(server, uri) for server in context.view.catalog.servers)
+    return [each for each in exposed if each in listed]

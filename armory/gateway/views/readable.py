@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Any, cast
 from urllib.parse import unquote
 
+from armory.gateway.views.valid_schemas import valid
 from armory.protocol.headers import schemas_in
 
 _OUT = object()
@@ -45,10 +46,12 @@ def readable(definition: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
 
 
 def _arguments(given: object) -> Mapping[str, Any]:
-    """A schema of arguments, which must be an object."""
+    """A schema of arguments: that of an object, and valid, which model providers insist on."""
     schema = _schema(given)
     if schema is _OUT:
         return {"type": "object"}
+    if _has_few_values(schema):
+        schema = valid(schema)
     return schema if schema.get("type") == "object" else {**schema, "type": "object"}
 
 

@@ -78,8 +78,10 @@ class HttpUpstream:
         sessions: capabilities by session id; clear it and every session has expired.
         unknown_session: status and text for requests of another session.
         fail_with: answer every request with this HTTP status.
+        retry_after: its `Retry-After`, with a body of JSON; empty: neither.
         refuses_in_json: whether a POST to `/sse` is turned away with a JSON-RPC error.
         tokens: access tokens, one of which every request has to carry; None: it needs none.
+        no_login: what it says to a request without one.
         carried: method and access token of each request, while it needs one.
         drop_streams: the next legacy answers break off after their first event and can be resumed.
         ask_on_get: put requests of the server's own on the GET stream.
@@ -112,8 +114,10 @@ class HttpUpstream:
         self.get_opened = asyncio.Event()
         self.listens: dict[Any, tuple[web.StreamResponse, Json]] = {}
         self.fail_with: int | None = None
+        self.retry_after = ""
         self.refuses_in_json = False
         self.tokens: set[str] | None = None
+        self.no_login = ""
         self.carried: list[tuple[str, str]] = []
         self.drop_streams = 0
         self.resumed: list[str] = []
@@ -194,7 +198,7 @@ class HttpUpstream:
             token = request.headers.get("Authorization", "").removeprefix("Bearer ")
             self.carried.append((request.method, token))
             if token not in self.tokens:
-                return web.Response(status=401)
+                return web.Response(status=401, text=self.no_login)
         return await handler(request)
 
     async def _no_post(self, http: web.Request) -> web.Response:
@@ -204,6 +208,9 @@ class HttpUpstream:
         return web.json_response({"jsonrpc": "2.0", "id": None, "error": error}, status=405)
 
     async def _post(self, http: web.Request) -> web.StreamResponse:
+        if self.fail_with is not None and self.retry_after:
+            headers = {"Retry-After": self.retry_after}
+            return web.json_response({"error": "busy"}, status=self.fail_with, headers=headers)
         if self.fail_with is not None:
             return web.Response(status=self.fail_with, text="failing on purpose")
         if not self.eras:

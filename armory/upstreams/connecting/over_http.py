@@ -66,6 +66,9 @@ class OverHttp:
                 return await self._connect_sse(context, client, capabilities)
             except UpstreamUnavailable as error:
                 log.debug("upstream_sse_failed", upstream=self._spec.key, error=str(error))
+                if type(error) is UpstreamUnavailable:  # there was an event stream
+                    said = error.message.removeprefix(f"upstream {self._spec.key!r}: ")
+                    failure.add(f"over HTTP+SSE: {said}")
             raise
         self._known.verdict = Verdict("legacy", "streamable-http")
         self._known.log_connected(legacy)

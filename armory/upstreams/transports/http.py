@@ -26,6 +26,7 @@ from armory.upstreams.transports.http_client import (
     HttpClient,
     reusable,
 )
+from armory.upstreams.transports.http_failures import told_when
 
 _FIELDS_KEPT = 1_000
 _KEPT_CHARS = 256
@@ -99,6 +100,10 @@ class HttpLink(BaseLink):
             reply = await self._answer(response, pending)
             response = None
             return reply
+        except UpstreamUnavailable as error:
+            if response is not None:
+                told_when(error, response)
+            raise
         except TimeoutError:
             raise UpstreamTimeout(
                 f"upstream {self.server!r} did not answer {call.method} within {timeout_s:g} s",

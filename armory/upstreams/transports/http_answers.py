@@ -10,7 +10,12 @@ from armory.errors import ArmoryError
 from armory.http1.eventstream import Event, EventTooLarge
 from armory.http1.failing import broken
 from armory.http1.reading import BodyTooLarge
-from armory.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND, MODERN_ERRORS
+from armory.protocol.codes import (
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    MODERN_ERRORS,
+    SESSION_NOT_FOUND,
+)
 from armory.protocol.jsonrpc import error_of
 from armory.protocol.meta import PROTOCOL_VERSION
 from armory.protocol.rawjson import excerpt
@@ -25,10 +30,10 @@ from armory.protocol.upstream_messages import (
 from armory.tasks import step_by_step
 from armory.upstreams.session.budget import Budget
 from armory.upstreams.transports.error_bodies import is_message
-from armory.upstreams.transports.http_failures import http_failure
+from armory.upstreams.transports.http_failures import blames_session, http_failure
 
-_SESSION_NOT_FOUND = -32001
-"""What the TypeScript SDK calls it; the specification has no code for it."""
+_OF_THE_TRANSPORT = (-32000, SESSION_NOT_FOUND)
+"""Codes with which transports refuse a request that no method has seen."""
 
 
 def stream_errors() -> tuple[type[Exception], ...]:
@@ -95,17 +100,17 @@ async def messages_of(body: bytes | bytearray, server: str, status: int) -> list
 
 def session_over(status: int, body: bytes | bytearray, request_id: int) -> bool:
     """Whether an HTTP error means that the server does not know the session (rather than that the
-    call is wrong), or that it has become modern only.
+    call or its credential is wrong), or that it has become modern only.
     """
-    if status not in (400, 404):
+    if status not in (400, 404, 410) and not blames_session(status, body):
         return False
     try:
         for message in decode(body):
             if own_id(message.id) == request_id:
-                return _misses_modern(message) if status == 400 else _knows_no_session(message)
+                return _knows_no_session(message, status)
     except UnreadableMessage:
         pass  # plain words, as mcp-go has them
-    return status == 404 or b"session" in body.lower()
+    return status in (404, 410) or b"session" in body.lower()
 
 
 def _misses_modern(message: UpstreamMessage) -> bool:
@@ -117,12 +122,16 @@ def _misses_modern(message: UpstreamMessage) -> bool:
     return missing or error.code in MODERN_ERRORS
 
 
-def _knows_no_session(message: UpstreamMessage) -> bool:
-    """Whether a 404 with the request's own id is about the session. Servers that map every error to
-    an HTTP status send a 404 for unknown methods and resources, too.
+def _knows_no_session(message: UpstreamMessage, status: int) -> bool:
+    """Whether an HTTP error with the request's own id is about the session. Servers that map every
+    error to an HTTP status send a 400 for wrong arguments, a 404 for unknown methods and resources.
     """
+    if status == 400 and _misses_modern(message):
+        return True
     if not message.failed:
         return False
     error = error_of(message.error)
-    about = error.code == _SESSION_NOT_FOUND or "session" in error.message.lower()
-    return about and error.code != METHOD_NOT_FOUND
+    about = "session" in error.message.lower()
+    if status == 400:
+        return about and error.code in _OF_THE_TRANSPORT
+    return (about or error.code == SESSION_NOT_FOUND) and error.code != METHOD_NOT_FOUND

@@ -22,6 +22,7 @@ from armory.http1.proxied import Proxied, failure_text
 from armory.http1.reading import Answer
 from armory.http1.response import BadAnswer, ClosedEarly, NoConnection
 from armory.http1.sending import Body
+from armory.protocol.headers import SESSION_HEADER
 from armory.protocol.link import FOREVER_S
 from armory.upstreams.oauth.discovery import Challenge, challenge_of
 from armory.upstreams.oauth.grants import is_personal
@@ -29,7 +30,11 @@ from armory.upstreams.oauth.people import PeopleTokens, Vault, tokens_for
 from armory.upstreams.oauth.subjects import CALLER
 from armory.upstreams.oauth.tokens import Tokens
 from armory.upstreams.spec import UpstreamSpec
-from armory.upstreams.transports.http_failures import HttpFailure, failure_of
+from armory.upstreams.transports.http_failures import (
+    HttpFailure,
+    blames_session,
+    failure_of,
+)
 from armory.upstreams.transports.tls import asking_for_tokens, tls_of
 
 EVENTS = "text/event-stream"
@@ -102,7 +107,8 @@ class HttpClient:
             what: what is asked, for messages.
 
         Raises:
-            UpstreamUnavailable: no response came, or no access token could be obtained.
+            UpstreamUnavailable: no response came, or no access token could be obtained;
+                `HttpFailure` 404 where the session is unknown, though a login was asked for.
             UpstreamTimeout: none came in time.
         """
         if self.tokens is None:
@@ -165,6 +171,11 @@ class HttpClient:
             headers: all others.
             url: other than the upstream's own; one of another origin gets no token.
             send: sends the request with these headers.
+
+        Raises:
+            HttpFailure: 404, where it is not the token that is refused, but the session.
+            UpstreamUnavailable: as `send`.
+            UpstreamTimeout: as `send`.
         """
         if url is not None and url.origin() != self.url.origin():
             return await send(headers)
@@ -175,6 +186,10 @@ class HttpClient:
         challenge = challenge_of(response.headers.get("WWW-Authenticate"))
         if response.status == 403 and not tokens.lacks(challenge):
             return response
+        if SESSION_HEADER in headers:
+            failure = await self.failure(response)
+            if blames_session(failure.status, failure.body):
+                raise HttpFailure(self._spec.key, 404, failure.body, None)
         response.close()
         return await send(_with_token(headers, await tokens.renewed(token, self.url, challenge)))
 

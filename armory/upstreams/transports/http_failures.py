@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 
-from armory.errors import UpstreamUnavailable
+from armory.errors import ArmoryError, UpstreamUnavailable
 from armory.http1.failing import broken
 from armory.http1.reading import Answer
 from armory.observability.redaction import redacted, without_parameters
@@ -56,6 +56,11 @@ class HttpFailure(UpstreamUnavailable):
     def _message(self, server: str, answered: str) -> str:
         return f"upstream {server!r} answered {answered}"
 
+    def add(self, what: str) -> None:
+        """Say in the message what came of another attempt as well."""
+        self.message = f"{self.message}; {what}"
+        self.args = (self.message,)
+
 
 class LoginRequired(HttpFailure):
     """The upstream answered 401 or 403: it requires a login, or another one."""
@@ -92,6 +97,20 @@ def http_failure(
     """The error for an HTTP status and the beginning of its body."""
     kind = LoginRequired if status in (401, 403) else HttpFailure
     return kind(server, status, body, retry_after_s, leads_to)
+
+
+def blames_session(status: int, body: bytes | bytearray) -> bool:
+    """Whether a status that asks for a login speaks of the session: earlier releases of the Rust
+    SDK and mcp-proxy of npm answer so where they know none. A login that is really missing comes
+    out when the next session begins.
+    """
+    return status in (401, 403) and b"session" in body.lower()
+
+
+def told_when(error: ArmoryError, response: Answer) -> None:
+    """Set when to try again, if the answer that an error was made of says so."""
+    if isinstance(error, HttpFailure) and error.retry_after_s is None:
+        error.retry_after_s = retry_after(response.headers)
 
 
 def answer_refused(failure: HttpFailure) -> UpstreamUnavailable:

@@ -42,6 +42,7 @@ from armory.upstreams.transports.http_failures import (
     HttpFailure,
     answer_refused,
     http_failure,
+    told_when,
 )
 from armory.upstreams.transports.legacy_streams import AnswerStreams, ServerStream
 
@@ -179,8 +180,10 @@ class LegacyHttpLink(StatefulLink):
             answered = True
             response = None
             return reply
-        except ArmoryError:  # it was turned away, a login that is missing included
+        except ArmoryError as error:  # it was turned away, a login that is missing included
             answered = True
+            if response is not None:
+                told_when(error, response)
             raise
         finally:
             self.requests.close(pending, answered=answered)

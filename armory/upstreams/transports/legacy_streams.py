@@ -25,7 +25,7 @@ from armory.upstreams.session.pending import Note, Pending
 from armory.upstreams.session.stateful import StatefulLink
 from armory.upstreams.transports.http_answers import messages_in, stream_errors
 from armory.upstreams.transports.http_client import EVENTS, HttpClient
-from armory.upstreams.transports.http_failures import LoginRequired
+from armory.upstreams.transports.http_failures import HttpFailure, LoginRequired
 
 log = Logger(__name__)
 
@@ -37,8 +37,8 @@ _LASTING_S = 10.0
 _RESUMES = 5
 """Attempts at resuming one answer that bring nothing new, before it is given up."""
 _NO_STREAM = frozenset((400, 404, 405, 406, 501))
-_OVER = frozenset((400, 404))
-"""Statuses that end a stream which had been open: the session is unknown."""
+_OVER = frozenset((400, 401, 403, 404, 410))
+"""Statuses of a stream which had been open: the session may be unknown."""
 
 
 class ServerStream:
@@ -110,11 +110,17 @@ class ServerStream:
     async def _attempt(self, parser: EventParser, began_session: float) -> bool:
         """Open a stream and read it to its end; returns whether to try another one."""
         headers = resuming(self._headers(), parser)
-        response = await self._client.send("GET", headers, None, FOREVER_S)
+        try:
+            response = await self._client.send("GET", headers, None, FOREVER_S)
+        except HttpFailure as failure:
+            if failure.status != 404 or not self._opened:
+                raise
+            await self._ask_after(began_session)
+            return False
         try:
             if response.status in _NO_STREAM and not self._opened:
                 return False
-            if response.status in _OVER:
+            if response.status in _OVER and self._opened:
                 response.close()
                 await self._ask_after(began_session)
                 if response.status == 404:
@@ -264,10 +270,13 @@ class AnswerStreams:
                 which would be sent again then.
         """
         headers = resuming(self._headers(), parser)
-        response = await self._client.send("GET", headers, None, FOREVER_S)
-        if response.status == 200 and response.content_type == EVENTS:
-            return response
-        failure = await self._client.failure(response)
+        try:
+            response = await self._client.send("GET", headers, None, FOREVER_S)
+            if response.status == 200 and response.content_type == EVENTS:
+                return response
+            failure = await self._client.failure(response)
+        except HttpFailure as refused:
+            failure = refused
         try:
             if isinstance(failure, LoginRequired):
                 raise failure

@@ -17,6 +17,7 @@ from typing import cast
 from armory.http1.reading import Meter
 from armory.logger import Logger
 from armory.upstreams.error_output import ErrorOutput
+from armory.upstreams.launchers import lacks_input
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.transports.child import ChildTransport
 from armory.upstreams.transports.environment import inherited, told_by_launcher
@@ -74,6 +75,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
     ) -> None:
         self._errors = errors
         self._server = spec.key
+        self._lacks_input = lacks_input(spec.command or "", spec.args)
         read_on, limit = self._read_output, spec.message_bytes
         self._lines = Lines(spec.key, limit, on_line, on_lost_line, read_on, meter, wait_s)
         self._on_end = on_end
@@ -263,6 +265,8 @@ class ServerProcess(asyncio.SubprocessProtocol):
             reason = f"its process was killed by {name}"
         else:
             reason = f"its process exited with status {code}"
+            if code == 0 and self._lacks_input:
+                reason += ", as its container got no input: add -i to its arguments"
         said = self._errors.telling()
         if said:
             return f"{reason}; it said: {said}"

@@ -143,4 +143,4 @@ def person_at(principal: Principal, remote: str | None) -> str:
 def session_gone(admitted: AdmittedRequest) -> web.StreamResponse:
     """The answer where there is no such session (any more)."""
     message = "no such session; it may have expired: send initialize again"
-    return refusal(404, codes.INVALID_REQUEST, message, headers=admitted.extra)
+    return refusal(404, codes.SESSION_NOT_FOUND, message, headers=admitted.extra)

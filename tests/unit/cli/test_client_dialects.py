@@ -312,3 +312,38 @@ def test_a_file_of_something_else(tmp_path: Path, data: Any) -> None:
 def test_yaml_without_servers(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         read(tmp_path, "x.yaml", text)
+
+
+@pytest.mark.parametrize(
+    ("command", "args", "here"),
+    [
+        ("cmd", ["/c", "npx", "-y", "pkg"], ["npx", "-y", "pkg"]),
+        ("cmd.exe", ["/D", "/S", "/C", "npx -y pkg"], ["npx", "-y", "pkg"]),
+        ("C:\\Windows\\System32\\cmd.exe", ["/c", "uvx.exe", "pkg"], ["uvx", "pkg"]),
+        ("C:\\Program Files\\nodejs\\npx.cmd", ["-y", "pkg"], ["npx", "-y", "pkg"]),
+        ("wsl", ["bash", "-ic", "npx -y pkg"], ["bash", "-ic", "npx -y pkg"]),
+        ("wsl.exe", ["-d", "Ubuntu", "--", "./serve"], ["./serve"]),
+        ("cmd", ["/c"], ["cmd", "/c"]),
+        ("python", ["a.py"], ["python", "a.py"]),
+        ("D:\\bin\\serve.exe", [], ["D:\\bin\\serve.exe"]),
+    ],
+)
+def test_what_only_windows_needs_is_left_out(
+    command: str, args: list[str], here: list[str]
+) -> None:
+    found = import_servers({"a": {"command": command, "args": args}})
+    block = found.upstreams["a"]
+    assert [block["command"], *block["args"]] == here
+    assert any("as Windows needs it" in notice for notice in found.notices) == (
+        here != [command, *args]
+    )
+
+
+def test_what_a_path_of_windows_is_in_wsl_is_told() -> None:
+    args = ["/c", "npx", "-y", "pkg", "C:\\Users\\me", "https://a/mcp", "D:/data"]
+    found = import_servers({"a": {"command": "cmd", "args": args}})
+    assert found.upstreams["a"]["args"] == args[2:]
+    assert found.notices[1:] == [
+        "server 'a': 'C:\\Users\\me' is a path of Windows; in WSL it is '/mnt/c/Users/me'",
+        "server 'a': 'D:/data' is a path of Windows; in WSL it is '/mnt/d/data'",
+    ]

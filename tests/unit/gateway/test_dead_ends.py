@@ -314,6 +314,19 @@ async def test_what_resources_an_upstream_that_is_down_may_have_is_not_known(ben
         await gateway.primitives.read_resource(bench.context(), params)
 
 
+async def test_whoever_knows_only_the_upstreams_own_uri_is_told_the_exposed_one(
+    bench: Bench,
+) -> None:
+    gateway, params = bench.gateway, raws({"uri": "file:///a"})
+    gateway.reconfigure(policy=Policy())
+    with pytest.raises(RpcError, match=r"file:///a; nearest: up\+file:///a$") as told:
+        await gateway.primitives.read_resource(bench.context(), params)
+    assert told.value.data == {"uri": "file:///a", "nearest": ["up+file:///a"]}
+    gateway.reconfigure(policy=Policy([Rule(allow=("up__*",))]))
+    with pytest.raises(RpcError, match=r"file:///a$"):
+        await gateway.primitives.read_resource(bench.context(), params)
+
+
 @pytest.mark.parametrize(
     ("message", "wait_s", "told"),
     [

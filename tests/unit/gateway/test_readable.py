@@ -19,7 +19,7 @@ WHOLE: list[tuple[str, dict[str, Any]]] = [
             "inputSchema": {
                 "$schema": "s",
                 "type": "object",
-                "properties": {"x": True, "y": {"type": "no type"}},
+                "properties": {"x": True, "y": {"type": "string", "vendor": "no keyword"}},
                 "required": [],
                 "more": None,
             },

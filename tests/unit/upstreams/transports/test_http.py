@@ -126,6 +126,17 @@ async def test_http_errors_keep_their_meaning(connect: Open, server: HttpUpstrea
         assert caught.value.status == status
 
 
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_when_to_try_again_is_read_also_beside_json(
+    connect: Open, server: HttpUpstream, era: str
+) -> None:
+    link = await connect(era)
+    server.fail_with, server.retry_after = 429, "7"
+    with pytest.raises(HttpFailure, match=r"HTTP 429 \(busy\)") as caught:
+        await call(link, "echo")
+    assert caught.value.retry_after_s == 7
+
+
 async def test_a_lost_listening_stream_is_opened_again_and_the_gap_reported(
     connect: Open, server: HttpUpstream, observer: RecordingObserver
 ) -> None:

@@ -63,16 +63,21 @@ def test_a_server_that_speaks_modern_revisions_alone_by_now_has_no_session(
 
 
 @pytest.mark.parametrize(
-    ("code", "message", "over"),
+    ("status", "code", "message", "over"),
     [
-        (-32001, "not known here", True),
-        (-32600, "Session not found", True),
-        (-32000, "Bad Request: no session", True),
-        (-32601, "Method not found: session/x", False),
-        (-32002, "Resource not found", False),
+        (404, -32001, "not known here", True),
+        (404, -32600, "Session not found", True),
+        (404, -32000, "Bad Request: no session", True),
+        (404, -32601, "Method not found: session/x", False),
+        (404, -32002, "Resource not found", False),
+        (400, -32000, "Bad Request: No valid session ID provided", True),
+        (400, -32602, "Unknown session: x", False),
+        (401, -32000, "Unauthorized: No valid session ID provided", True),
+        (401, -32001, "Unauthorized", False),
+        (500, -32000, "No valid session ID provided", False),
     ],
 )
 def test_a_session_is_unknown_also_in_an_error_with_the_requests_own_id(
-    code: int, message: str, over: bool
+    status: int, code: int, message: str, over: bool
 ) -> None:
-    assert session_over(404, refusal(code, message), 1) is over
+    assert session_over(status, refusal(code, message), 1) is over

@@ -16,8 +16,10 @@ from armory.protocol.link import Call, Owner
 from armory.testing.clients.recording import RecordingObserver, plain
 from armory.testing.upstreams.exchange import Json, Request, ScriptState, Stop, Wire
 from armory.testing.upstreams.http import HttpUpstream
+from armory.testing.upstreams.oauth import World
 from armory.testing.upstreams.script import Script
 from armory.testing.waiting import until
+from armory.upstreams.oauth.grants import ClientCredentials
 from armory.upstreams.pool import Pool
 from armory.upstreams.spec import UpstreamSpec
 
@@ -90,7 +92,17 @@ async def test_a_renewal_outlives_the_call_that_began_it(
     assert len(server.sessions) == 1
 
 
-@pytest.mark.parametrize("unknown", [(404, "gone"), (400, "Invalid session ID\n")])
+UNKNOWN = [
+    (404, "gone"),
+    (400, "Invalid session ID\n"),
+    (401, "Unauthorized: Session not found"),
+    (403, "unusable session"),
+    (410, "gone"),
+]
+"""As the specification has it, mcp-go, the Rust SDK, and others."""
+
+
+@pytest.mark.parametrize("unknown", UNKNOWN)
 async def test_a_session_is_renewed_however_the_upstream_says_that_it_knows_none(
     pool: Pool, server: HttpUpstream, unknown: tuple[int, str]
 ) -> None:
@@ -98,6 +110,32 @@ async def test_a_session_is_renewed_however_the_upstream_says_that_it_knows_none
     server.sessions.clear()
     server.unknown_session = unknown
     assert (await call(pool))["isError"] is False
+
+
+async def test_a_token_is_not_renewed_where_it_is_the_session_that_is_unknown(
+    server: HttpUpstream,
+) -> None:
+    async with World() as world:
+        grant = ClientCredentials("armory", "secret", token_url=f"{world.url}/as/token")
+        pool = Pool([UpstreamSpec("up", url=server.url, auth=grant)])
+        try:
+            await call(pool)
+            server.sessions.clear()
+            server.unknown_session = (401, "Unauthorized: Session not found")
+            assert (await call(pool))["isError"] is False
+            assert len(world.requests) == 1
+        finally:
+            await pool.close()
+
+
+async def test_whose_login_has_ended_is_told_so_though_that_is_called_a_session(
+    pool: Pool, server: HttpUpstream
+) -> None:
+    await call(pool)
+    server.tokens = {"another's"}
+    server.no_login = "your session has expired: log in"
+    with pytest.raises(UpstreamUnavailable, match="wants a login: it answered HTTP 401"):
+        await call(pool)
 
 
 async def test_what_is_refused_as_wrong_renews_no_session(pool: Pool, server: HttpUpstream) -> None:

@@ -51,6 +51,28 @@ async def test_it_is_told_what_is_wrong_with_it(endpoint: str, says: str) -> Non
         server.close()
 
 
+async def test_it_is_told_also_where_streamable_http_was_tried_first() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        if head.startswith(b"GET"):
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+            writer.write(b"event: endpoint\ndata: http://elsewhere.invalid/messages\n\n")
+            await reader.read()
+        else:
+            writer.write(b"HTTP/1.1 405 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/sse"
+    connector = Connector(UpstreamSpec("up", url=url), {})
+    try:
+        with pytest.raises(UpstreamUnavailable, match=r"HTTP 405; over HTTP.SSE: .*another origin"):
+            await connector.connect(Owner(ANONYMOUS), {}, RecordingObserver())
+    finally:
+        await connector.close()
+        server.close()
+
+
 async def test_a_session_that_it_has_forgotten_gives_way_to_another() -> None:
     echo = {"name": Raw(b'"echo"')}
     async with HttpUpstream(eras="") as server:

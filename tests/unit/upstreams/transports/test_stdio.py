@@ -76,6 +76,17 @@ async def test_words_on_standard_output_are_last_words_too(start: Start) -> None
         await start(inline(program))
 
 
+async def test_a_container_that_gets_no_input_says_what_it_lacks(
+    start: Start, tmp_path: Path
+) -> None:
+    docker = tmp_path / "docker"
+    docker.write_text("#!/bin/sh\necho ready >&2\n")  # as of a server whose input is empty
+    docker.chmod(0o755)
+    spec = UpstreamSpec("up", command=str(docker), args=("run", "--rm", "mcp/time"))
+    with pytest.raises(UpstreamUnavailable, match=r"status 0, as .* no input: add -i .*: ready"):
+        await start(spec)
+
+
 async def test_an_exit_without_a_word_says_what_to_do(start: Start) -> None:
     with pytest.raises(UpstreamUnavailable, match=r"status 3 and said nothing; run its command"):
         await start(inline("import sys; sys.exit(3)"))
