@@ -103,7 +103,7 @@ async def test_the_connection_of_a_cancelled_request_serves_on(front: Front, way
         if way == "notification":
             assert (status, said) == (202, [])
         else:  # else an SDK waits for the answer until its time runs out
-            assert (status, said[0]["error"]["code"]) == (404, -32600)
+            assert (status, said[0]["error"]["code"]) == (404, -32001)
         assert held.cancelled
         again = await in_session(http, front.url + "/mcp")
         assert (await asyncio.wait_for(again.request("ping"), 30))["result"] == {}

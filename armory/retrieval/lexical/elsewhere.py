@@ -11,6 +11,7 @@ like it: "order a pizza" lists those that put something in order.
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import NamedTuple
 
 from armory.retrieval.lexical.known_words import KnownWords
@@ -42,31 +43,27 @@ _DISH = (
 
 
 class _Kind(NamedTuple):
-    """What is wished. A tool for it has one of the terms `said` somewhere, or one of `named` in its
+    """What is wished. A tool for it has one of the words `said` somewhere, or one of `named` in its
     name or that of its server: those are common words, or have other meanings in descriptions.
     """
 
     wish: re.Pattern[str]
-    said: tuple[str, ...]
-    named: tuple[str, ...]
-
-
-def _kind(wish: re.Pattern[str], said: str, named: str = "") -> _Kind:
-    return _Kind(wish, tuple(terms(said)), tuple(terms(named)))
+    said: str
+    named: str = ""
 
 
 _SHELL = "command terminal shell bash cli process exec execute run"
 _KINDS = (
-    _kind(
+    _Kind(
         re.compile(rf"\b(?:book|reserve|find|get|search|look for)\b{_NEAR}\bflights?\b"),
         "flight airline airport travel trip fare",
     ),
-    _kind(
+    _Kind(
         re.compile(rf"\b(?:book|buy|reserve)\b{_NEAR}\b(?:train|bus) tickets?\b"),
         "railway travel trip",
         "train station bus ticket",
     ),
-    _kind(
+    _Kind(
         re.compile(
             rf"\b(?:book|reserve|find|get|search|look for)\b{_NEAR}"
             r"\b(?:hotels?|hostels?|airbnbs?)\b"
@@ -74,24 +71,24 @@ _KINDS = (
         "hotel hostel accommodation lodging airbnb travel",
         "booking place local map web internet google",
     ),
-    _kind(
+    _Kind(
         re.compile(r"\b(?:call|order|book|get|hail) (?:me |us )?(?:an? )?(?:taxi|cab|uber|lyft)\b"),
         "taxi cab uber lyft",
         "ride driver",
     ),
-    _kind(
+    _Kind(
         re.compile(
             r"\b(?:book|reserve|get) (?:me |us )?(?:a )?table (?:for|at|in|tonight|tomorrow)\b"
         ),
         "restaurant dining",
         "reservation reserve booking",
     ),
-    _kind(
+    _Kind(
         re.compile(rf"\border\b (?!by\b){_NEAR}\b{_DISH}\b"),
         "food restaurant grocery meal pizza",
         "cart shop product menu merchant order recipe",
     ),
-    _kind(
+    _Kind(
         re.compile(
             r"\bplay (?:me )?(?:some\b|music\b|songs?\b|(?:an?|the|my|this|that) (?:\w{1,20} )?"
             r"(?:song|album|playlist|track|music|radio|podcast)\b)"
@@ -99,7 +96,7 @@ _KINDS = (
         "music song playlist album podcast spotify sonos",
         "play player track radio audio video home",
     ),
-    _kind(
+    _Kind(
         re.compile(
             rf"\b(?:convert|exchange|change|how much|what)\b{_NEAR}\b{_MONEY} (?:in|to|into)"
             rf" {_MONEY}\b"
@@ -107,19 +104,19 @@ _KINDS = (
         "currency forex",
         "exchange money rate conversion",
     ),
-    _kind(
+    _Kind(
         re.compile(
             rf"\b(?:convert|how many|how much|what)\b{_NEAR}\b{_UNIT} (?:in|to|into) {_UNIT}\b"
         ),
         "mile kilometer celsius arithmetic",
         "unit measurement conversion calculator calculate math",
     ),
-    _kind(
+    _Kind(
         re.compile(r"\bset (?:me )?(?:an?|my|the) (?:alarm|timer)\b|\bwake me\b"),
         "alarm timer reminder",
         "clock calendar wake event task",
     ),
-    _kind(
+    _Kind(
         re.compile(
             r"\b(?:draw|paint|generate|create|make) (?:me )?(?:an?|some) (?:\w{1,20} )?"
             r"(?:picture|photo|painting|drawing|illustration)s? of\b"
@@ -127,11 +124,11 @@ _KINDS = (
         "draw paint illustration",
         "image picture photo art canvas design diagram generate",
     ),
-    _kind(
+    _Kind(
         re.compile(rf"\btranslate\b[^\n]{{0,120}}?\b(?:in)?to {_LANGUAGE}\b"),
         "translate translator",
     ),
-    _kind(
+    _Kind(
         re.compile(
             r"\b(?:send|transfer|wire|pay) (?:\w{1,20} ){0,2}?"
             rf"(?:[$\u20ac\u00a3] ?\d|\d[\d.,]*+ ?{_MONEY}\b(?! of\b))"
@@ -139,7 +136,7 @@ _KINDS = (
         "payment bank wallet payout money transaction crypto",
         "pay transfer fund refund charge balance invoice token",
     ),
-    _kind(
+    _Kind(
         re.compile(
             r"\b(?:squash|rebase|cherry-pick|amend)\b"
             + _NEAR
@@ -151,7 +148,7 @@ _KINDS = (
         "commit",
         f"git github gitlab bitbucket repository branch repo pull merge {_SHELL}",
     ),
-    _kind(
+    _Kind(
         re.compile(
             r"\b(?:drop|alter|truncate) (?:the |an? |this |my )?(?:\w{1,30} )?"
             r"(?:tables?|columns?|schemas?|databases?)\b"
@@ -159,7 +156,7 @@ _KINDS = (
         "sql",
         f"table database schema column collection query db {_SHELL}",
     ),
-    _kind(
+    _Kind(
         re.compile(
             rf"\b(?:scale|restart|redeploy|deploy|drain)\b{_NEAR}"
             r"\b(?:pods?|replicas?|containers?|deployments?|kubernetes|k8s|cluster|nginx|vercel|heroku"
@@ -169,7 +166,7 @@ _KINDS = (
         "deploy deployment docker vercel heroku netlify pod container cluster replica release"
         f" rollout build pipeline server instance kubectl service scale restart app {_SHELL}",
     ),
-    _kind(
+    _Kind(
         re.compile(
             r"\b(?:build|pipeline|ci)\b.{0,30}?\b(?:is|are|was|keeps?|has|went)\b.{0,30}?"
             r"\b(?:red|broken|failing|failed|stuck)\b"
@@ -180,13 +177,13 @@ _KINDS = (
         "ci build pipeline workflow job check test status action log commit pull github gitlab"
         f" {_SHELL}",
     ),
-    _kind(
+    _Kind(
         re.compile(
             r"\b(?:send|write|draft|forward) [^.?!\n]{0,20}?\be-?mails?\b(?! (?:address|template))"
         ),
         "email mail gmail smtp outlook inbox",
     ),
-    _kind(
+    _Kind(
         re.compile(
             r"\A\W*+(?:(?:what|how|whats|check|get|show|tell me|give me|is)\b[^.?!,\n]{0,30}?"
             r"(?<!space )(?<!solar ))?\bweather\b(?!-| (?:app|api|bot|widget|page|station|data))"
@@ -195,19 +192,19 @@ _KINDS = (
         "weather forecast temperature climate rain",
         "web internet google",
     ),
-    _kind(
+    _Kind(
         re.compile(
             r"\b(?:stock|share) price of\b|\bprice of (?:bitcoin|btc|eth|ethereum|gold|silver)\b"
         ),
         "stock ticker crypto bitcoin finance financial commodity",
         "price market quote web internet google",
     ),
-    _kind(
+    _Kind(
         re.compile(r"\brecipes? (?:for|with)\b"),
         "recipe food cook meal ingredient",
         "web internet google",
     ),
-    _kind(
+    _Kind(
         re.compile(
             rf"\b(?:turn|switch|put) (?:on|off|up|down)\b{_NEAR}\b{_FITTING}\b"
             rf"|\b(?:turn|switch|put) (?:the |my |our |all )?(?:\w{{1,20}} )?{_FITTING}"
@@ -223,7 +220,8 @@ _HINT = re.compile(
     r"\b(?:book|buy|reserve|find|get|search|look|call|order|hail|play|convert|exchange|change|how"
     r"|what|set|wake|draw|paint|generate|create|make|translate|send|transfer|wire|pay|squash|rebase"
     r"|cherry-pick|amend|git|open|merge|review|close|approve|drop|alter|truncate|scale|restart"
-    r"|redeploy|deploy|drain|build|pipeline|ci|write|draft|forward|weather|will|price|recipes?|turn|switch|put|dim)\b"
+    r"|redeploy|deploy|drain|build|pipeline|ci|write|draft|forward|weather|will|price|recipes?|turn"
+    r"|switch|put|dim)\b"
 )
 
 
@@ -244,4 +242,10 @@ def is_elsewhere(text: str, words: KnownWords) -> bool:
 
 
 def _is_served(kind: _Kind, words: KnownWords) -> bool:
-    return any(map(words.has, kind.said)) or any(map(words.names, kind.named))
+    return any(map(words.has, _terms(kind.said))) or any(map(words.names, _terms(kind.named)))
+
+
+@cache
+def _terms(text: str) -> tuple[str, ...]:
+    """Those of a kind's words, once they are wanted: stemming takes a library to load."""
+    return tuple(terms(text))
