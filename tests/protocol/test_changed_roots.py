@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
 
-from armory.config import load_text
 from armory.protocol.meta import LOG_LEVEL, RELATED_TASK
 from armory.protocol.methods import ROOTS_CHANGED
-from armory.runtime import open_runtime
 from armory.testing.clients.raw import LegacyClient
 from armory.testing.upstreams.exchange import notification
 from armory.testing.upstreams.http import HttpUpstream
 from armory.testing.waiting import until
+from tests.protocol.gateways import running
 
 pytestmark = pytest.mark.anyio
 TRACE = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
@@ -26,13 +23,10 @@ TRACE = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01
 async def test_its_meta_passes_but_for_what_is_the_hops_own(
     tmp_path: Path, endpoint: str, passed: dict[str, Any]
 ) -> None:
-    async with HttpUpstream(eras="legacy") as upstream, aiohttp.ClientSession() as http:
+    async with HttpUpstream(eras="legacy") as upstream:
         config = {"upstreams": {"up": {"url": upstream.url}}, "tool_rag": {"enabled": False}}
-        loaded = load_text(json.dumps(config), environ={"ARMORY_HOME": str(tmp_path)})
-        async with open_runtime(loaded, address=("127.0.0.1", 0)) as runtime:
-            await runtime.ready()
-            assert runtime.listening is not None
-            client = LegacyClient(f"{runtime.listening.url}{endpoint}", http, "2025-11-25")
+        async with running(tmp_path, config) as gateway:
+            client = LegacyClient(f"{gateway.url}{endpoint}", gateway.http, "2025-11-25")
             await client.initialize({"roots": {"listChanged": True}})
             tool = "echo" if passed else "up__echo"
             await client.request("tools/call", {"name": tool, "arguments": {}})

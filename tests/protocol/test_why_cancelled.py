@@ -9,11 +9,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
 
-from armory.config import load_text
-from armory.runtime import open_runtime
 from armory.tasks import spawn
 from armory.testing.clients.raw import LegacyClient
 from armory.testing.upstreams.exchange import (
@@ -27,6 +24,7 @@ from armory.testing.upstreams.exchange import (
 from armory.testing.upstreams.http import HttpUpstream
 from armory.testing.waiting import until
 from armory.wire.sessions import asking
+from tests.protocol.gateways import running
 
 pytestmark = pytest.mark.anyio
 CANCELLED = "notifications/cancelled"
@@ -58,15 +56,12 @@ async def waiting(_script: ScriptState, request: Request) -> Json:
 @asynccontextmanager
 async def front(home: Path) -> AsyncGenerator[tuple[LegacyClient, HttpUpstream]]:
     """A client that can be asked, at a legacy upstream with these tools."""
-    async with HttpUpstream(eras="legacy") as upstream, aiohttp.ClientSession() as http:
+    async with HttpUpstream(eras="legacy") as upstream:
         upstream.script.behaviour |= {"unsure": unsure, "waiting": waiting}
         upstream.script.tools += [definition("unsure"), definition("waiting")]
         config = {"upstreams": {"up": {"url": upstream.url}}, "tool_rag": {"enabled": False}}
-        loaded = load_text(json.dumps(config), environ={"ARMORY_HOME": str(home)})
-        async with open_runtime(loaded, address=("127.0.0.1", 0)) as runtime:
-            await runtime.ready()
-            assert runtime.listening is not None
-            client = LegacyClient(f"{runtime.listening.url}/mcp/up", http, "2025-11-25")
+        async with running(home, config) as gateway:
+            client = LegacyClient(f"{gateway.url}/mcp/up", gateway.http, "2025-11-25")
             await client.initialize({"elicitation": {}})
             yield client, upstream
 
