@@ -26,7 +26,7 @@ from armory.upstreams.transports.http_client import (
     HttpClient,
     reusable,
 )
-from armory.upstreams.transports.http_failures import told_when
+from armory.upstreams.transports.http_failures import keep_retry_after
 
 _FIELDS_KEPT = 1_000
 _KEPT_CHARS = 256
@@ -102,7 +102,7 @@ class HttpLink(BaseLink):
             return reply
         except UpstreamUnavailable as error:
             if response is not None:
-                told_when(error, response)
+                keep_retry_after(error, response)
             raise
         except TimeoutError:
             raise UpstreamTimeout(

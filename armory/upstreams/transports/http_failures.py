@@ -107,8 +107,8 @@ def blames_session(status: int, body: bytes | bytearray) -> bool:
     return status in (401, 403) and b"session" in body.lower()
 
 
-def told_when(error: ArmoryError, response: Answer) -> None:
-    """Set when to try again, if the answer that an error was made of says so."""
+def keep_retry_after(error: ArmoryError, response: Answer) -> None:
+    """Keep in an error the `Retry-After` of the answer that it was made of, if it has one."""
     if isinstance(error, HttpFailure) and error.retry_after_s is None:
         error.retry_after_s = retry_after(response.headers)
 

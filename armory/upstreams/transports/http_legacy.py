@@ -42,7 +42,7 @@ from armory.upstreams.transports.http_failures import (
     HttpFailure,
     answer_refused,
     http_failure,
-    told_when,
+    keep_retry_after,
 )
 from armory.upstreams.transports.legacy_streams import AnswerStreams, ServerStream
 
@@ -183,7 +183,7 @@ class LegacyHttpLink(StatefulLink):
         except ArmoryError as error:  # it was turned away, a login that is missing included
             answered = True
             if response is not None:
-                told_when(error, response)
+                keep_retry_after(error, response)
             raise
         finally:
             self.requests.close(pending, answered=answered)
