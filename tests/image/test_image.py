@@ -21,6 +21,16 @@ WITHIN_S = 90.0
 HEALTHY = ("python", "-I", "/usr/local/lib/armory/healthcheck.py")
 ORPHANS = "(sleep 0.3 &) ; (sleep 0.3 &) ; exec python -m armory.demo"
 """A stdio server that leaves processes behind."""
+STATES = """
+import glob
+for path in glob.glob("/proc/[0-9]*/stat"):
+    try:
+        with open(path) as stat:
+            print(stat.read().rpartition(")")[2].split()[0])
+    except OSError:  # it ended meanwhile
+        pass
+"""
+"""Prints the state of every process, a letter each."""
 
 Start = Callable[..., Container]
 
@@ -94,15 +104,10 @@ def test_it_serves_with_no_rights_on_a_read_only_root_and_ends_when_asked(start:
 def test_what_stdio_servers_leave_behind_does_not_stay(start: Start) -> None:
     container = start(config(), env=(TOKEN,))
     until_well(container)
-    states = (
-        "python", "-c",
-        "import glob; print([open(p).read().rpartition(')')[2].split()[0]"
-        " for p in glob.glob('/proc/[0-9]*/stat')])",
-    )  # fmt: skip
     end = time.monotonic() + WITHIN_S
     seen = 0
     while True:
-        code, text = container.exec(*states)
+        code, text = container.exec("python", "-c", STATES)
         assert code == 0, text
         seen += 1
         running = container.exec("sh", "-c", "cat /proc/[0-9]*/comm")[1].split()
