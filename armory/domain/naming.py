@@ -85,15 +85,15 @@ def expose_names(
     for name in plain.values() if others else ():
         shared[name] = shared.get(name, 0) + 1
     chosen = Counter(plain[original] for original in given if original in plain)
-    exposed: dict[str, str] = {}
-    for original, name in plain.items():
+    for original, name in plain.items():  # in place: no second table of 100,000 names grows
         if chosen[name]:
             keeps = original in given and chosen[name] == 1
         else:
             keeps = name == f"{server}__{original}" or shared[name] == 1
         fits = keeps and len(name) <= MAX_NAME
-        exposed[original] = name if fits else _with_digest(server, original, name)
-    return exposed
+        if not fits:
+            plain[original] = _with_digest(server, original, name)
+    return plain
 
 
 def split_name(exposed: str) -> tuple[str, str] | None:

@@ -23,6 +23,7 @@ from armory.logger import Logger
 from armory.security.differences import difference
 from armory.security.pin_file import Pin, Pins, Stored, read, write
 from armory.security.settings import PinningMode
+from armory.threads import copied, let_go
 
 _log = Logger(__name__)
 GONE = 1_000
@@ -99,7 +100,8 @@ class Pinning:
         self._before = before
         self._pins: Pins = {}
         self._removed: dict[str, str] = {}  # since which day upstreams are configured no more
-        self._unstored: set[tuple[str, str]] = set()  # what differs from the file because of this
+        # what differs from the file because of this
+        self._unstored: dict[str, dict[str, None]] = {}
         self._stamp = stamp(path)
         if mode != "off":
             self._pins, self._removed = read(path if path.exists() or before is None else before)
@@ -169,10 +171,11 @@ class Pinning:
                 tools = catalog.tools.values()
                 names = {tool.original_name for tool in tools if tool.server == server}
                 gone = [name for name in pins if name not in names][GONE:]
+                unstored = self._unstored.get(server, {})
                 for name in gone:
                     del pins[name]
-                    self._unstored.discard((server, name))
-                self._pins[server] = dict(pins)  # a table does not shrink by itself
+                    unstored.pop(name, None)
+                self._pins[server] = copied(pins)  # a table does not shrink by itself
                 forgotten = True
                 _log.info("pins_forgotten", upstream=server, tools=len(gone))
         return forgotten
@@ -259,7 +262,7 @@ class Pinning:
         self, server: str, original: str, fingerprint: str, definition: Mapping[str, Any] | None
     ) -> None:
         self._pins.setdefault(server, {})[original] = Pin(fingerprint, definition)
-        self._unstored.add((server, original))
+        self._unstored.setdefault(server, {})[original] = None
         self._unsaved = True
 
     def _write(self) -> None:
@@ -269,14 +272,17 @@ class Pinning:
             self._take_over()
         write(self._path, self._project, Stored(self._pins, self._removed))
         self._unsaved, self._stamp = False, stamp(self._path)
-        self._unstored.clear()
+        stored, self._unstored = self._unstored, {}
+        for names in stored.values():
+            let_go(names)
 
     def _take_over(self) -> None:
         """Read what another process has stored meanwhile, such as an approval by a command."""
         with suppress(ConfigError, OSError):
             for server, pins in read(self._path).pins.items():
                 mine = self._pins.setdefault(server, {})
-                theirs = {o: pin for o, pin in pins.items() if (server, o) not in self._unstored}
+                own = self._unstored.get(server, {})
+                theirs = {original: pin for original, pin in pins.items() if original not in own}
                 mine.update(theirs)
 
     def _log_changes(self, changes: Sequence[Changed]) -> None:

@@ -4,7 +4,7 @@ Owns: the names that rooms use. Never imports a room: every room has threads.
 """
 
 from armory.threads.loop_thread import LoopThread
-from armory.threads.pieces import Table, in_order, let_go
+from armory.threads.pieces import Table, copied, in_order, let_go
 from armory.threads.pools import (
     CATALOG_NICE,
     for_callers,
@@ -32,6 +32,7 @@ __all__ = [
     "LoopThread",
     "SwitchInterval",
     "Table",
+    "copied",
     "default_slice",
     "for_callers",
     "for_callers_if",

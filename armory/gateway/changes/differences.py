@@ -10,7 +10,7 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
-from armory.domain.catalog import Catalog, Diff
+from armory.domain.catalog import Catalog, Change, Diff
 from armory.domain.principal import Principal
 from armory.domain.tool import ListedRecord, ToolRecord
 from armory.domain.visibility import Kind, Scope
@@ -107,11 +107,13 @@ class ViewDifference:
     def _differs(self, kind: Kind, before: frozenset[str], after: frozenset[str]) -> bool:
         if not self.private and before != after:
             return True  # the union below is of both lists where all is new
-        changed = getattr(self._diff, kind).names
-        if self.private:
-            private = self._of_private(kind)
-            before, after, changed = before - private, after - private, changed - private
-        return before != after or not changed.isdisjoint(after)
+        private = self._of_private(kind) if self.private else set[str]()
+        if private:
+            before, after = before - private, after - private
+        changes: Change = getattr(self._diff, kind)
+        return before != after or any(
+            name in after and name not in private for name in changes.names()
+        )
 
     def _of_private(self, kind: Kind) -> set[str]:
         """Names of what private servers have, in both views: looked for once."""
@@ -135,8 +137,8 @@ def _part(catalog: Catalog, diff: Diff, private: frozenset[str]) -> Catalog:
     parts: dict[str, Any] = {}
     for kind in _KINDS:
         records: Mapping[str, ToolRecord | ListedRecord] = getattr(catalog, kind)
-        names: frozenset[str] = getattr(diff, kind).names
-        found = ((name, records[name]) for name in names if name in records)
+        changes: Change = getattr(diff, kind)
+        found = ((name, records[name]) for name in changes.names() if name in records)
         parts[kind] = {name: record for name, record in found if record.server not in private}
     return replace(catalog, **parts)
 

@@ -12,9 +12,9 @@ from difflib import SequenceMatcher, get_close_matches
 from functools import lru_cache
 from sys import intern
 
-from armory.domain.catalog import Catalog, replaced
+from armory.domain.catalog import Catalog, replaced, same_order
 from armory.domain.tool import ToolRecord
-from armory.threads import let_go
+from armory.threads import copied, let_go
 
 NEAREST = 5
 _LONGEST = 100
@@ -67,7 +67,7 @@ class ToolNames:
         self._records = records = catalog.tools
         known = {} if before is None else before._known
         others = None if before is None else replaced(before._records, records)
-        self._known: dict[str, _ToolWords] = {} if others is None else dict(known)
+        self._known: dict[str, _ToolWords] = {} if others is None else copied(known)
         fresh = self._read(known, records if others is None else others)
         gone = _gone(known, records, fresh) if others is None else fresh
         self._tools: dict[str, list[str]] = {}
@@ -77,7 +77,7 @@ class ToolNames:
                 _enter(self._tools, one.own, name)
                 _enter(self._servers, one.server, name)
         else:
-            self._tools, self._servers = dict(before._tools), dict(before._servers)
+            self._tools, self._servers = copied(before._tools), copied(before._servers)
             self._exchange(known, gone, fresh)
 
     def __del__(self) -> None:
@@ -186,7 +186,8 @@ def _gone(
     known: Mapping[str, _ToolWords], records: Mapping[str, ToolRecord], fresh: Iterable[str]
 ) -> list[str] | None:
     """The known names that do not hold any more; None: the rest is in another order."""
-    if [name for name in known if name in records] != [name for name in records if name in known]:
+    stay, were = [n for n in records if n in known], [n for n in known if n in records]
+    if not same_order(stay, were):
         return None
     again = frozenset(name for name in fresh if name in known)
     return [name for name in known if name not in records or name in again]

@@ -48,7 +48,7 @@ class ToolTables:
                 names_by_server(tools.values()),
             )
         changed = [tools[name] for name in others]
-        originals = Table(before.originals)
+        originals = Table((key, tool) for key, tool in before.originals.items())
         for name in others:
             originals.pop((before.tools[name].server, before.tools[name].original_name), None)
         originals.update({(tool.server, tool.original_name): tool for tool in changed})

@@ -270,7 +270,7 @@ class CatalogKeeper:
 
     async def _update_index(self, catalog: Catalog, is_large: bool = False) -> None:
         """Index all tools that searches may find; each search narrows them by itself."""
-        tools = await in_turn_if(is_large, _searchable_records, catalog, self._private)
+        tools = await in_turn_if(is_large, searchable_records, catalog, self._private)
         await self._index.update(tools, INDEX_S if catalog.version > 1 else FIRST_INDEX_S)
 
     def _indexed_late(self) -> None:
@@ -292,5 +292,9 @@ class CatalogKeeper:
         self._reported = set(problems)
 
 
-def _searchable_records(catalog: Catalog, private: Sequence[ToolRecord]) -> list[ToolRecord]:
-    return [*catalog.tools.values(), *catalog.skills.values(), *private]
+def searchable_records(catalog: Catalog, private: Sequence[ToolRecord]) -> list[ToolRecord]:
+    """All tools and skills that searches may find, one by one: a list of 100,000 in one step keeps
+    all other threads waiting.
+    """
+    kinds = (catalog.tools.values(), catalog.skills.values(), private)
+    return [record for records in kinds for record in records]

@@ -152,11 +152,11 @@ def test_a_diff_names_what_came_went_and_changed() -> None:
         {"s": ServerLists(tools=[tool("b", description="x"), tool("c")])}, previous=first
     )
     diff = second.diff(first)
-    assert diff.tools.added == {"s__c"}
-    assert diff.tools.removed == {"s__a"}
-    assert diff.tools.changed == {"s__b"}
-    assert diff.tools.names == {"s__a", "s__b", "s__c"}
-    assert diff.prompts.removed == {"s__p"}
+    assert diff.tools.added == ("s__c",)
+    assert diff.tools.removed == ("s__a",)
+    assert diff.tools.changed == ("s__b",)
+    assert [*diff.tools.names()] == ["s__c", "s__a", "s__b"]
+    assert diff.prompts.removed == ("s__p",)
     assert not diff.resources
     assert first.diff(EMPTY)
 
@@ -247,7 +247,7 @@ def test_what_did_not_change_is_the_very_record() -> None:
     second, _ = builder.build(lists, None, first)
     assert [second.tools[name] is tool for name, tool in first.tools.items()] == [True, False, True]
     assert second.tools["b__x"].definition["strict"] is True
-    assert second.diff(first).tools.names == {"b__x"}
+    assert [*second.diff(first).tools.names()] == ["b__x"]
     assert builder.build({**lists, "b": lists["b"]}, None, second)[0] is second
 
 
