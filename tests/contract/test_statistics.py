@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import func, insert, select
 
+from armory.accounts.plans import PlanUsage
 from armory.accounts.usage.statistics import UsageStatistics
 from armory.accounts.usage.store import UsageStore
+from armory.storage.cache import MemoryCache
+from armory.storage.changes import ChangeFeed
 from armory.storage.database import Database
-from armory.storage.tables import tool_days, user_tools
+from armory.storage.tables import query_months, tool_days, user_tools
 
 pytestmark = pytest.mark.anyio
 
@@ -71,5 +74,25 @@ async def test_names_without_end_leave_no_rows_without_end(stores: Any, names: i
         assert [*of_ann] == [f"up__made_up_{n}" for n in range(names - 8, names)]
         assert of_ann == await usage.of_user("ann")
         assert {"up__search", f"up__made_up_{names - 1}"} <= usage.tools().keys()
+    finally:
+        await database.close()
+
+
+async def test_counts_of_past_months_do_not_stay(stores: Any) -> None:
+    database = Database(stores.url)
+    await database.open()
+    try:
+        feed = ChangeFeed(database, MemoryCache())
+        usage = PlanUsage(database, feed, plans={"free": None}, default_plan="free")
+        rows = [{"user_id": "ann", "month": 202000 + month, "queries": 5} for month in range(1, 13)]
+        async with database.write() as connection:
+            await connection.execute(insert(query_months), rows)
+        await usage.spend("ann")
+        await usage.flush()
+        await usage.prune()
+        async with database.read() as connection:
+            left = (await connection.execute(select(query_months.c.month))).scalars().all()
+        assert len(left) == 1
+        assert left[0] > 202012
     finally:
         await database.close()
