@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from cachetools import LRUCache
-from sqlalchemy import select
+from sqlalchemy import delete, select
 
 from armory.accounts.users import USER
 from armory.domain.principal import OWNER_CHARS
@@ -30,6 +30,7 @@ from armory.tasks import Flights
 
 _log = Logger(__name__)
 TTL_S = 10.0
+_MONTH_S = 31 * 86_400
 USERS_KEPT = 20_000
 """Users whose standing is kept in memory, the latest ones."""
 
@@ -182,6 +183,16 @@ class PlanUsage:
                     known.stored += count
         finally:
             self._flying = Counter()
+
+    async def prune(self) -> None:
+        """Delete the counts of the months before the last one, which nobody reads any more.
+
+        Raises:
+            BackendError: the database failed.
+        """
+        month, _ = month_of(time.time() - _MONTH_S)
+        async with self._database.write() as connection:
+            await connection.execute(delete(query_months).where(query_months.c.month < month))
 
     def forget(self, user: str) -> None:
         """Forget a deleted user's count: a later user of that name is somebody else."""

@@ -243,6 +243,7 @@ class Accounts:
         await self.feed.prune()
         await self.query_log.prune()
         await self.usage.prune()
+        await self.plans.prune()
 
     async def _every(
         self,

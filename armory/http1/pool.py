@@ -25,6 +25,8 @@ from armory.tasks import shielded, start
 
 _WITH_BODY = frozenset(("POST", "PUT", "PATCH"))
 """Methods that send `Content-Length: 0` without a body (RFC 9110 §8.6); some servers insist."""
+_HEADS_KEPT = 4
+"""Heads that are kept with some headers: a server may redirect each request to another URL."""
 
 
 class Fields(dict[str, str]):
@@ -92,6 +94,8 @@ class Connections:
         if known is None:
             known = self._head(method, url, headers)
             if heads is not None:
+                if len(heads) >= _HEADS_KEPT:
+                    heads.clear()
                 heads[method, url] = known
         origin, head = known
         if body is not None:

@@ -50,6 +50,8 @@ class Metrics:
         edge: likewise, None while nothing listens.
         stores: likewise, whether each store outside this process is there (`scraped.STORES`).
         refused: likewise, whether the configuration file is refused as it is now.
+        serves: whether a server or meta-tool is there still: a call may end after its upstream was
+            removed and forgotten.
     """
 
     def __init__(
@@ -58,9 +60,11 @@ class Metrics:
         edge: Callable[[], EdgeFigures | None],
         stores: Callable[[], Mapping[str, bool]] = dict[str, bool],
         refused: Callable[[], bool] = lambda: False,
+        serves: Callable[[str], bool] = lambda _origin: True,
     ) -> None:
         self.registry = CollectorRegistry()
-        self._calls = CallTallies(_CALL_S)
+        self._serves = serves
+        self._calls = CallTallies(_CALL_S, serves)
         self.registry.register(self._calls)
         self._lists = self._answers()
         self._list_seconds = self._histogram(
@@ -154,11 +158,13 @@ class Metrics:
 
     def compacted(self, origin: str, before: int, after: int) -> None:
         """Count a result of this server or meta-tool that was converted to TOON."""
-        self._toon.labels(origin).inc(before - after)
+        if self._serves(origin):
+            self._toon.labels(origin).inc(before - after)
 
     def notification_dropped(self, server: str) -> None:
         """Count a notification of a server that has no recipient."""
-        self._dropped.labels(server).inc()
+        if self._serves(server):
+            self._dropped.labels(server).inc()
 
     def forget(self, servers: Iterable[str]) -> None:
         """Remove the metrics of removed upstreams, so that they do not accumulate."""

@@ -8,7 +8,7 @@ which is a noticeable part of what a call through the gateway costs. Never impor
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
@@ -37,9 +37,11 @@ class CallTallies(Collector):
 
     Args:
         bounds: upper bounds of the histogram's buckets in seconds, ascending, without infinity.
+        serves: whether a server is there still; calls of others, which ended late, count nowhere.
     """
 
-    def __init__(self, bounds: Sequence[float]) -> None:
+    def __init__(self, bounds: Sequence[float], serves: Callable[[str], bool]) -> None:
+        self._serves = serves
         self._bounds = tuple(bounds)
         self._names = [*(str(float(bound)) for bound in bounds), "+Inf"]
         self._servers: dict[str, _Tally] = {}
@@ -63,6 +65,8 @@ class CallTallies(Collector):
         server = parts[0] if parts else ""
         tally = self._servers.get(server)
         if tally is None:
+            if not self._serves(server):
+                return _Tally(len(self._bounds) + 1)
             tally = self._servers[server] = _Tally(len(self._bounds) + 1)
         if len(self._of_tool) >= _TOOLS_KEPT:
             self._of_tool.clear()

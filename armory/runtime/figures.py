@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from armory.gateway.metatools.definitions import META_TOOLS
 from armory.observability.metrics import CONTENT_TYPE, Metrics
 from armory.observability.scraped import AuditFigures, EdgeFigures, UpstreamFigures
 from armory.retrieval.retriever import Retriever
@@ -57,7 +58,9 @@ class Figures:
         self._retriever = retriever
         self._shared = shared
         self._database = database
-        self.metrics = Metrics(self._upstreams, self._clients, self._stores, lambda: self.refused())
+        self.metrics = Metrics(
+            self._upstreams, self._clients, self._stores, lambda: self.refused(), self._serves
+        )
 
     def watch_audit(self, audit: AuditLog) -> None:
         """Include the audit's metrics."""
@@ -80,6 +83,9 @@ class Figures:
             "vector_store": None if retriever is None else retriever.store_there,
         }
         return {name: found for name, found in there.items() if found is not None}
+
+    def _serves(self, origin: str) -> bool:
+        return origin in META_TOOLS or self._pool.has(origin)
 
     def _upstreams(self) -> dict[str, UpstreamFigures]:
         pool = self._pool.status()

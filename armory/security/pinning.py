@@ -33,6 +33,9 @@ without end cannot fill the memory."""
 REMOVED_DAYS = 180
 """How long the definitions of an upstream are kept after it left the configuration, for the same
 reason."""
+REMOVED = 500
+"""Removed upstreams whose definitions are kept, those that were removed last: where something
+writes the configuration, each may have a name of its own."""
 _LOGGED = 20
 """Changes of one upstream that are logged one by one; of more only the number is."""
 
@@ -181,13 +184,14 @@ class Pinning:
         return forgotten
 
     def _forget_removed(self, configured: Collection[str], today: date) -> bool:
-        """Record which upstreams were removed, and forget those removed long ago; returns whether
-        anything changed.
+        """Record which upstreams were removed, and forget those removed long ago, or before many
+        others; returns whether anything changed.
         """
         before, day = self._removed, today.isoformat()
         removed = {key: before.get(key, day) for key in self._pins if key not in configured}
         oldest = (today - timedelta(days=REMOVED_DAYS)).isoformat()
-        self._removed = {key: since for key, since in removed.items() if since >= oldest}
+        kept = [(key, since) for key, since in removed.items() if since >= oldest]
+        self._removed = dict(sorted(kept, key=lambda item: item[1])[-REMOVED:])
         for key in removed.keys() - self._removed.keys():
             _log.info("pins_forgotten", upstream=key, tools=len(self._pins.pop(key)))
         return self._removed != before

@@ -221,6 +221,10 @@ class Pool:
         upstream = self._upstreams.get(server)
         return upstream is not None and upstream.links.announces(owner)
 
+    def has(self, server: str) -> bool:
+        """Whether there is an upstream with that key."""
+        return server in self._upstreams
+
     def servers(self) -> list[str]:
         """Keys of the upstreams, in the order of the configuration."""
         return list(self._upstreams)

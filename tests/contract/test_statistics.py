@@ -1,14 +1,19 @@
-"""What of the statistics is read again, on every database."""
+"""What of the statistics is read again, and how many rows stay, on every database."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+from sqlalchemy import func, insert, select
 
+from armory.accounts.plans import PlanUsage
 from armory.accounts.usage.statistics import UsageStatistics
 from armory.accounts.usage.store import UsageStore
+from armory.storage.cache import MemoryCache
+from armory.storage.changes import ChangeFeed
 from armory.storage.database import Database
+from armory.storage.tables import query_months, tool_days, user_tools
 
 pytestmark = pytest.mark.anyio
 
@@ -28,5 +33,66 @@ async def test_statistics_that_are_read_already_are_not_summed_up_again(stores: 
         found = await store.changed_tools(0)
         assert {tool: (it.uses, it.successes) for tool, it in found.items()} == {"git__log": (2, 1)}
         assert set(await store.changed_tools(0, anew=True)) == {"git__log", "git__show"}
+    finally:
+        await database.close()
+
+
+@pytest.mark.parametrize("names", [40, 120])
+async def test_names_without_end_leave_no_rows_without_end(stores: Any, names: int) -> None:
+    """One user calls every name that an upstream invents, and many users call one each."""
+    now_ms = 1_800_000_000_000
+
+    def later() -> int:
+        nonlocal now_ms
+        now_ms += 1
+        return now_ms
+
+    database = Database(stores.url)
+    await database.open()
+
+    async def stored(table: Any) -> int:
+        async with database.read() as connection:
+            counting = select(func.count()).select_from(table)
+            return int((await connection.execute(counting)).scalar_one())
+
+    try:
+        store = UsageStore(database, rows_kept=30, days_kept=25, tools_of_user=8)
+        usage = UsageStatistics(database, now_ms=later, tools_kept=20, tools_of_user=8)
+        await usage.refresh()
+        await usage.recall("ann")
+        for n in range(names):
+            usage.called("ann", f"up__made_up_{n}", ok=True, latency_ms=5.0)
+            usage.called(f"api_key:{n}", "up__search", ok=True, latency_ms=5.0)
+            if n % 10 == 9:
+                await usage.flush()
+                await usage.refresh()
+                assert len(usage.tools()) <= 20
+                assert len(await usage.of_user("ann")) <= 8
+        await store.prune(0)
+        assert (await stored(user_tools), await stored(tool_days)) == (30, 25)
+        of_ann = await store.of_user("ann")
+        assert [*of_ann] == [f"up__made_up_{n}" for n in range(names - 8, names)]
+        assert of_ann == await usage.of_user("ann")
+        assert {"up__search", f"up__made_up_{names - 1}"} <= usage.tools().keys()
+    finally:
+        await database.close()
+
+
+async def test_counts_of_past_months_do_not_stay(stores: Any) -> None:
+    database = Database(stores.url)
+    await database.open()
+    try:
+        feed = ChangeFeed(database, MemoryCache())
+        usage = PlanUsage(database, feed, plans={"free": None}, default_plan="free")
+        rows = [{"user_id": "ann", "month": 202000 + month, "queries": 5} for month in range(1, 13)]
+        async with database.write() as connection:
+            await connection.execute(insert(query_months), rows)
+        await usage.spend("ann")
+        await usage.flush()
+        await usage.prune()
+        async with database.read() as connection:
+            left = (await connection.execute(select(query_months.c.month))).scalars().all()
+        assert len(left) == 1
+        assert left[0] > 202012
     finally:
         await database.close()

@@ -157,8 +157,9 @@ class UsageStatements:
 
     @cached_property
     def of_user(self) -> _Rows:
-        """The rows of the user `user`."""
-        return select(user_tools).where(user_tools.c.user_id == bindparam("user"))
+        """The rows of the user `user`, what was used last at the end."""
+        rows = select(user_tools).where(user_tools.c.user_id == bindparam("user"))
+        return rows.order_by(user_tools.c.last_used_at_ms)
 
     @cached_property
     def uptimes(self) -> _Rows:

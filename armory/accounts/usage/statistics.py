@@ -11,9 +11,10 @@ import asyncio
 import time
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from armory.accounts.usage.store import (
+    TOOLS_OF_USER,
     Counted,
     ToolStatistics,
     UsageStore,
@@ -39,7 +40,10 @@ if TYPE_CHECKING:
 
 _log = Logger(__name__)
 WINDOW_DAYS = 30
-"""Days over which tools and servers are judged; a user's own history is stored for good."""
+"""Days over which tools and servers are judged; a user's own history is stored for good, within
+`store.TOOLS_OF_USER` and `store.ROWS_KEPT`."""
+TOOLS_KEPT = 100_000
+"""Tools whose statistics are in memory, those that were used last."""
 USERS_KEPT = 5_000
 """Users whose history is in memory, those that asked last."""
 _RECALL_S = 1.0
@@ -48,6 +52,7 @@ _RETRY_S = 10.0
 _DAY_MS = 86_400_000
 _PENDING_KEPT = 200_000
 _AT_ONCE = 64
+_Row = TypeVar("_Row", ToolStatistics, UserTool)
 _Call = tuple[str, str, bool, float, int]
 """User, tool, whether it went well, milliseconds, when."""
 
@@ -63,6 +68,8 @@ class UsageStatistics:
         tools: number of tools in the catalog, for the percentile.
         now_ms: the time, milliseconds since 1970.
         users_kept: see `USERS_KEPT`.
+        tools_kept: see `TOOLS_KEPT`.
+        tools_of_user: see `store.TOOLS_OF_USER`.
     """
 
     def __init__(
@@ -72,8 +79,12 @@ class UsageStatistics:
         tools: Callable[[], int] = lambda: 0,
         now_ms: Callable[[], int] = now_ms,
         users_kept: int = USERS_KEPT,
+        tools_kept: int = TOOLS_KEPT,
+        tools_of_user: int = TOOLS_OF_USER,
     ) -> None:
-        self._rows = UsageStore(database)
+        self._rows = UsageStore(database, tools_of_user=tools_of_user)
+        self._tools_kept = tools_kept
+        self._tools_of_user = tools_of_user
         self._tool_count = tools
         self._now_ms = now_ms
         self._tools: dict[str, ToolStatistics] = {}
@@ -191,14 +202,16 @@ class UsageStatistics:
         anew = since != self._since
         changed = await self._rows.changed_tools(since, anew=anew)
         if anew:
-            self._tools, self._since = changed, since
-        else:
-            self._tools.update(changed)
+            self._tools, self._since = {}, since
+        if len(changed) > self._tools_kept:
+            changed = dict(sorted(changed.items(), key=lambda item: item[1].last_used_at_ms))
+        for name, found in changed.items():
+            _put_last(self._tools, name, found, self._tools_kept)
         if changed or anew:
             self._used = sorted(s.uses for s in self._tools.values() if s.uses)
         for (user, tool), row in (await self._rows.changed_users()).items():
             if (known := self._users.get(user)) is not None:
-                known[tool] = row
+                _put_last(known, tool, row, self._tools_of_user)
         self._uptimes = await self._rows.uptimes(since)
 
     async def prune(self) -> None:
@@ -305,3 +318,11 @@ class UsageStatistics:
                 days = (now - own.last_used_at_ms) / _DAY_MS
                 known[i] = history(own.uses, own.successes, days)
         return UsageArrays(popular, known, performing)
+
+
+def _put_last(rows: dict[str, _Row], name: str, row: _Row, kept: int) -> None:
+    """Put a row behind all others; of more than `kept` the first goes."""
+    rows.pop(name, None)
+    rows[name] = row
+    if len(rows) > kept:
+        del rows[next(iter(rows))]

@@ -13,15 +13,21 @@ from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import delete
+from sqlalchemy import ColumnElement, Table, delete, func, select
 from sqlalchemy.engine import Row
 
 from armory.accounts.usage.sketch import LatencySketch
 from armory.accounts.usage.statements import LATE_MS, UsageStatements
 from armory.storage.connection import AsyncConnection
 from armory.storage.database import Database
-from armory.storage.tables import server_days, tool_days
+from armory.storage.tables import server_days, tool_days, user_tools
 
+ROWS_KEPT, DAYS_KEPT = 1_000_000, 250_000
+"""Rows of users and tools that stay, and of tools and days, which a start sums up: those that were
+used last."""
+TOOLS_OF_USER = 10_000
+"""Tools that stay in one user's history, those that were used last: an upstream may invent new
+names without end."""
 _CHUNK = 200
 _SUMMED_AT_ONCE = 20
 """Tools whose days are read at once: each has up to a window of them."""
@@ -99,10 +105,25 @@ def first_day(now_ms: int, window_days: int) -> int:
 
 
 class UsageStore:
-    """The statements over `tool_days`, `user_tools` and `server_days`."""
+    """The statements over `tool_days`, `user_tools` and `server_days`.
 
-    def __init__(self, database: Database) -> None:
+    Args:
+        database: where they are.
+        rows_kept, days_kept: see `ROWS_KEPT`.
+        tools_of_user: see `TOOLS_OF_USER`.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        rows_kept: int = ROWS_KEPT,
+        days_kept: int = DAYS_KEPT,
+        tools_of_user: int = TOOLS_OF_USER,
+    ) -> None:
         self._database = database
+        self._kept = ((user_tools, rows_kept), (tool_days, days_kept))
+        self._tools_of_user = tools_of_user
         self._statements = UsageStatements(database)
         self._tools_seen_ms = 0
         self._tools_taken: dict[str, tuple[int, int]] = {}  # of those that are looked at again
@@ -221,10 +242,32 @@ class UsageStore:
         return {server: float(up) / float(seen) for server, up, seen in rows if seen}
 
     async def prune(self, before_day: int) -> None:
-        """Delete days before `before_day`."""
+        """Delete days before `before_day`, and what was not used for longest beyond the limits."""
         async with self._database.write() as connection:
             await connection.execute(delete(tool_days).where(tool_days.c.day < before_day))
             await connection.execute(delete(server_days).where(server_days.c.day < before_day))
+        of_user = user_tools.c.user_id
+        most = select(of_user).group_by(of_user).having(func.count() > self._tools_of_user)
+        async with self._database.read() as connection:
+            users = (await connection.execute(most)).scalars().all()
+        for user in users:
+            await self._keep_latest(user_tools, self._tools_of_user, of_user == user)
+        for table, kept in self._kept:
+            await self._keep_latest(table, kept)
+
+    async def _keep_latest(self, table: Table, kept: int, *among: ColumnElement[bool]) -> None:
+        """Delete the rows of a table that were used before the `kept` latest; those that were used
+        in the same moment stay.
+        """
+        used = table.c.last_used_at_ms
+        oldest = select(used).where(*among).order_by(used.desc()).offset(kept - 1).limit(1)
+        async with self._database.read() as connection:
+            counting = select(func.count()).select_from(table).where(*among)
+            if (await connection.execute(counting)).scalar_one() <= kept:
+                return
+            since_ms = (await connection.execute(oldest)).scalar_one()
+        async with self._database.write() as connection:
+            await connection.execute(delete(table).where(*among, used < since_ms))
 
 
 def _of_row(row: Row[Any]) -> UserTool:

@@ -70,7 +70,7 @@ class TaskRegister:
 
     Args:
         store: shared by the replicas; None: this process is on its own.
-        kept: tasks in memory; the least recently used go first.
+        kept: tasks in memory; those of whoever has most go first.
         per_principal: tasks in memory of one person, with those that may be being made.
         clock: seconds, monotonic.
     """

@@ -197,6 +197,16 @@ async def test_memory_is_bounded() -> None:
     assert known == list(range(40, 50))
 
 
+async def test_those_who_make_many_push_out_their_own() -> None:
+    register = TaskRegister(kept=20, per_principal=12)
+    await register.enter(Place("up", "", "mine"), "ann", None, person="user:ann")
+    for number in range(36):
+        place = Place("up", "", str(number))
+        await register.enter(place, f"mallory {number % 3}", None)
+    assert register.near(Place("up", "", "mine")) == "ann"
+    assert sum(register.near(Place("up", "", str(n))) is not None for n in range(36)) == 19
+
+
 async def test_tasks_of_one_principal_are_bounded_while_their_time_lasts() -> None:
     now = Now()
     register = TaskRegister(per_principal=3, clock=now)

@@ -140,3 +140,25 @@ def test_nothing_is_told_of_an_upstream_that_was_removed() -> None:
     assert "gone" not in text
     metrics.called(ANONYMOUS, CallOutcome("gone__b", ok=True, latency_ms=20))
     assert 'armory_tool_calls_total{outcome="ok",server="gone"} 1.0' in metrics.text().decode()
+
+
+def test_what_ends_after_its_upstream_was_removed_leaves_no_series() -> None:
+    here = {"here"}
+    metrics = Metrics(dict, lambda: None, serves=here.__contains__)
+    for reload in range(50):
+        server = f"gone{reload}"
+        here.add(server)
+        metrics.called(ANONYMOUS, CallOutcome(f"{server}__b", ok=True, latency_ms=20))
+        here.remove(server)
+        metrics.forget([server])
+        metrics.called(ANONYMOUS, CallOutcome(f"{server}__b", ok=True, latency_ms=20))
+        metrics.called(ANONYMOUS, CallOutcome(f"{server}__b", ok=False, latency_ms=20))
+        metrics.notification_dropped(server)
+        metrics.compacted(server, 10, 5)
+    assert "gone" not in metrics.text().decode()
+    metrics.called(ANONYMOUS, CallOutcome("here__b", ok=True, latency_ms=20))
+    here.add("gone1")  # configured again
+    metrics.called(ANONYMOUS, CallOutcome("gone1__b", ok=True, latency_ms=20))
+    text = metrics.text().decode()
+    for server in ("here", "gone1"):
+        assert f'armory_tool_calls_total{{outcome="ok",server="{server}"}} 1.0' in text

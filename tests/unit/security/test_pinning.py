@@ -14,7 +14,7 @@ import structlog
 from armory.domain.catalog import Catalog, ServerLists
 from armory.domain.catalog_builder import build_catalog
 from armory.errors import ConfigError
-from armory.security.pinning import GONE, REMOVED_DAYS, Pinning
+from armory.security.pinning import GONE, REMOVED, REMOVED_DAYS, Pinning
 from armory.security.settings import PinningMode
 
 
@@ -294,3 +294,16 @@ def test_an_upstream_that_is_removed_is_remembered_for_a_while(path: Path) -> No
     assert json.loads(path.read_text())["tools"] == {}
     changed = catalog("two")
     assert pinning(there, 304 + REMOVED_DAYS).admit(changed) is changed
+
+
+def test_of_upstreams_that_are_renamed_without_end_the_last_ones_are_remembered(path: Path) -> None:
+    pinning = Pinning(path, "block", configured=["u0"])
+    pinning.admit(build_catalog({"u0": ServerLists(tools=[{"name": "a"}])})[0])
+    for reload in range(REMOVED + 40):
+        tools = ServerLists(tools=[{"name": "a"}])
+        pinning.judged(build_catalog({f"u{reload}": tools})[0])
+        pinning.reopen("block", [f"u{reload + 1}"])
+    pinning.store()
+    held = json.loads(path.read_text())
+    assert [*held["removed"]] == [f"u{reload}" for reload in range(40, REMOVED + 40)]
+    assert len(held["tools"]) == REMOVED
