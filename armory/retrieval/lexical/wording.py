@@ -209,7 +209,7 @@ def as_tools_say(text: str, words: KnownWords) -> str:
     """
     if "time" in text and _asks_time(text, words):
         text = _TIME.sub("get the current time", text, count=1)
-    if "ail" in text and _means_message(words):
+    if ("mail" in text or "Mail" in text) and _means_message(words):
         text = _A_MAIL.sub(r"\g<0> message", text)
     if _PULL_REQUEST.search(text) and _merges_requests(words):
         text = _PULL_REQUEST.sub("merge request", text)
