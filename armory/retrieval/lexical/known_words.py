@@ -57,14 +57,15 @@ class KnownWords:
         return bool((self._postings.inverted.counts[pairs, [[NAME], [SERVER]]] > 0).any())
 
     def called(self, *terms: str) -> int:
-        """How many tools are called by all of these terms, their servers aside."""
+        """How many tools are called by all of these terms, one at least, their servers aside."""
+        found = [self._called(term) for term in terms]
+        return len(found[0].intersection(*found[1:]))
+
+    def _called(self, term: str) -> set[int]:
+        """Rows of the tools that are called by a term."""
         inverted = self._postings.inverted
-        among: Positions | None = None
-        for term in terms:
-            pairs = self._pairs(self._postings.number(term))
-            rows = inverted.rows[pairs[inverted.counts[pairs, NAME] > 0]]
-            among = rows if among is None else np.intersect1d(among, rows)
-        return 0 if among is None else len(among)
+        pairs = self._pairs(self._postings.number(term))
+        return set(inverted.rows[pairs[inverted.counts[pairs, NAME] > 0]].tolist())
 
     def serves(self, term: str) -> bool:
         """Whether a server is called by this term."""
