@@ -58,7 +58,8 @@ _REMEMBERING = {
     REMEMBER: re.compile(
         _ASKS + r"(?:remember(?:,|:|;|\s*+[-\u2013\u2014])?\s++"
         r"(?:that|this|it|i|i'm|i've|i'd|my|we|we're|our|his|her|their)\b"
-        r"|remember\s*+:|memori[sz]e\b|(?:keep|bear) in mind\b|make a mental note\b|note to self\b"
+        r"|remember\s*+:|memori[sz]e\b|(?:keep|bear) (?:(?:that|this|it) )?in mind\b"
+        r"|make a mental note\b|note to self\b"
         r"|(?:don't|do not|never) forget\s++(?:that|this|it|i|i'm|i've|my|we|our)\b"
         r"|(?:note|jot|write) (?:that|this) down[.!]*+$"
         r"|(?:merk|merke) dir\b|merken sie sich\b|vergiss nicht, dass\b|retiens que\b"

@@ -198,13 +198,30 @@ _OTHERS = re.compile(
     r"|man|woman|everyone|anyone|we)\b",
     re.IGNORECASE,
 )
-#: "Also give her a voucher": whom an act is done to, who is no sign of talk about people.
-_DONE_TO = re.compile(
-    r"\W*+(?:(?:also|and|then|now|please|just|instead|(?:can|could|would|will) you)\b\W*+)*+"
-    rf"(?:{ACT}|cc|charge|ping|refund|text)\s++"
-    r"(?:him|her|them|someone|somebody|everyone|everybody)\b",
+#: "Also give her a voucher", "find Ann and call her": whom an act is done to, who is no sign of
+#: talk about people.
+_TO_WHOM = re.compile(
+    r"\b(\w{2,16}+)\s++(?:him|her|them|someone|somebody|everyone|everybody)\b", re.IGNORECASE
+)
+_BEFORE_ACT = re.compile(
+    r"(?:\A|[.!?;:,\n]|\b(?:and|then)\b)\W{0,3}"
+    r"(?:(?:also|now|please|just|instead|(?:can|could|would|will) you)\b\W{0,3}){0,3}\Z",
     re.IGNORECASE,
 )
+_BEFORE_CHARS = 40
+_DONE = frozenset([*_VERBS.split(), *_PARTING.split(), "cc", "charge", "mail", "ping", "text"])
+
+
+def _done_to(text: str) -> int:
+    """How many that a text speaks of are those whom it asks to do something to."""
+    return sum(
+        found[1].lower() in _DONE
+        and _BEFORE_ACT.search(text, max(found.start() - _BEFORE_CHARS, 0), found.start())
+        is not None
+        for found in _TO_WHOM.finditer(text)
+    )
+
+
 _MINE = re.compile(r"\b(?:i|me|my|mine|our|us)\b", re.IGNORECASE)
 _CONCRETE = re.compile(r"\d|[\"\u201c\u201d/@#$%]|(?<=[a-z,;] )[A-Z]")
 _LANGUAGE = re.compile(
@@ -237,7 +254,7 @@ def form(text: str) -> dict[str, float]:
     text = text[:_FORM_CHARS]
     words = max(len(text.split()), 1)
     others = len(_OTHERS.findall(text))
-    others -= others > 0 and _DONE_TO.match(text) is not None
+    others -= _done_to(text) if others else 0
     return {
         "form_request": float(bool(_REQUEST.search(text))),
         "form_wh": float(bool(_WH.search(text))),

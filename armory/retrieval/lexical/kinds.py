@@ -44,10 +44,10 @@ _OTHERWISE = re.compile(
     re.IGNORECASE,
 )
 #: The key of an issue, which is no standard (ISO-8601, UTF-8), no product (GPT-4), and nothing that
-#: the word before it calls something else.
+#: the word before it calls something else; with the word before it that calls it one.
 _ISSUE = re.compile(
-    r"(?<![\w/.'\"-])(?<!issue )(?<!ticket )(?<!story )(?<!task )(?<!bug )(?<!epic )(?<!id )"
-    r"(?<!ID )(?<!item )(?<!order )(?<!project )(?<!case )"
+    r"(?:\b((?i:issue|ticket|story|task|bug|epic)) |(?<![\w/.'\"-])(?<!id )(?<!ID )(?<!item )"
+    r"(?<!order )(?<!project )(?<!case ))"
     r"(?!(?:AES|AK|ANSI|BRC|CVE|COVID|CWE|DIN|EIP|EN|ERC|GMT|GPT|HTTP|ICD|IEC|IEEE|INV|IP|ISO|MD|ORD|PEP|RFC|RSA"
     r"|SHA|SKU|TLS|USB|UTC|UTF)-)([A-Z][A-Z0-9]{1,9}-[1-9][0-9]{0,5})(?![\w/'\"]|[.-]\w)"
 )
@@ -69,7 +69,7 @@ def called_so(text: str, words: KnownWords) -> str:
         if there:
             said = len(there) > 1 or there[0] in text.lower()
             known = "" if said else f"{there[0]} "
-            text = _ISSUE.sub(rf"{known}issue \1", text)
+            text = _ISSUE.sub(lambda it: f"{known}{it[1] or 'issue'} {it[2]}", text)
     return text
 
 

@@ -16,6 +16,7 @@ from armory.retrieval.lexical.arrays import Positions
 from armory.retrieval.lexical.postings import NAME, SERVER, Postings
 from armory.retrieval.lexical.spelling import (
     LEAST_CHARS,
+    english_meant,
     is_foreign,
     is_nearly_english,
     may_be_misspelt,
@@ -55,6 +56,17 @@ class KnownWords:
         pairs = self._pairs(self._postings.number(term))
         return bool((self._postings.inverted.counts[pairs, [[NAME], [SERVER]]] > 0).any())
 
+    def called(self, *terms: str) -> int:
+        """How many tools are called by all of these terms, one at least, their servers aside."""
+        found = [self._called(term) for term in terms]
+        return len(found[0].intersection(*found[1:]))
+
+    def _called(self, term: str) -> set[int]:
+        """Rows of the tools that are called by a term."""
+        inverted = self._postings.inverted
+        pairs = self._pairs(self._postings.number(term))
+        return set(inverted.rows[pairs[inverted.counts[pairs, NAME] > 0]].tolist())
+
     def serves(self, term: str) -> bool:
         """Whether a server is called by this term."""
         pairs = self._pairs(self._postings.number(term))
@@ -67,7 +79,8 @@ class KnownWords:
         return bool((inverted.whole[pairs] & (inverted.counts[pairs, NAME] > 0)).any())
 
     def corrected(self, text: str) -> str:
-        """The text with each misspelt word replaced by the word of a tool that was meant.
+        """The text with each misspelt word replaced by the word of a tool that was meant, or by the
+        English one if no tool's is near.
 
         Capitalised words within a text are names and stay as they are; so do paths, addresses and
         identifiers, and a text that is mostly not English, which is in another language.
@@ -106,6 +119,8 @@ class KnownWords:
             return None
         number = self._postings.number(stem(word))
         meant = self._postings.spelling.meant(word, number, self._tools)
+        if meant is None and not self._tools(number):
+            return english_meant(word)
         if meant is not None and stem(meant) != stem(word):
             pairs = self._pairs(number)
             if (self._postings.inverted.counts[pairs, NAME] > 0).any():

@@ -16,7 +16,7 @@ from armory.retrieval.lexical.text import terms
 
 _LEAST_CHARS = 80
 """Characters of output that are worth leaving out; a line may as well be quoted for itself."""
-_LEAST_TERMS = 3
+_LEAST_TERMS, _LEAST_BESIDE_CHAT = 3, 2
 """What is left has so many searchable terms, or the output is all there is to go by: "fix it"."""
 _OUTPUT = re.compile(
     r"^(?:"
@@ -30,13 +30,27 @@ _OUTPUT = re.compile(
     r")(?:\n|\Z)",
     re.MULTILINE,
 )
+#: "[10:02] Mark: the deploy is stuck".
+_CHAT = re.compile(
+    r"^[ \t]*+[\[(]?\d{1,2}[:.]\d\d(?:[:.]\d\d)?+(?: ?[AaPp][Mm])?+[\])]?+(?: ?[-\u2013])?+ "
+    r"[A-Z][\w.'-]{0,30}+(?: [A-Z][\w.'-]{0,30}+)?+: [^\n]*+(?:\n|\Z)",
+    re.MULTILINE,
+)
 
 
 def without_output(text: str) -> str:
-    """The text without stack traces, lines of logs and diffs, if it says something besides."""
+    """The text without stack traces, lines of logs, diffs and chats with the hour of each line, if
+    it says something besides.
+    """
     if text.count("\n") < 2:
         return text
-    rest = _OUTPUT.sub("", text).strip()
-    if len(text) - len(rest) < _LEAST_CHARS or len(terms(rest, _LEAST_TERMS)) < _LEAST_TERMS:
+    text = _without(_CHAT, text, _LEAST_BESIDE_CHAT)
+    return _without(_OUTPUT, text, _LEAST_TERMS)
+
+
+def _without(output: re.Pattern[str], text: str, least: int) -> str:
+    """The text without such output, if that is worth it and as many searchable terms are left."""
+    rest = output.sub("", text).strip()
+    if len(text) - len(rest) < _LEAST_CHARS or len(terms(rest, least)) < least:
         return text
     return rest

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from rapidfuzz.distance import OSA, Hamming
 from rapidfuzz.process import extract
 
-from armory.retrieval.lexical.text import is_cjk, trigrams
+from armory.retrieval.lexical.intents import VERB
+from armory.retrieval.lexical.text import STOP_WORDS, is_cjk, trigrams
 
 #: Shorter words are too near to too many others.
 LEAST_CHARS = 4
@@ -29,6 +30,14 @@ _TWO_EDITS = 9
 _REPLACED = 5
 _SIMILARITY = 0.5
 _VARIANTS = 4
+#: Letters from which on a word that no tool's is near may be a misspelt English one, and up to
+#: which; of shorter ones only what asks for an act and small words.
+_ENGLISH_FROM, _ENGLISH_TO = 6, 20
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+#: Another form of an English word is none of its misspellings: limiter, unplaced.
+_PREFIXES = ("co", "de", "dis", "mis", "non", "pre", "re", "sub", "un")
+_SUFFIXES = ("s", "es", "r", "rs", "er", "ers", "or", "ors", "ed", "ing", "y", "ly", "us", "is")
+_SHORT = STOP_WORDS.union(VERB.split("|"))
 #: Tools that must have a word for it to be preferred to one that is not English and that a single
 #: tool has: that may be a misspelling in the tool's description.
 _COMMONER = 10
@@ -71,6 +80,42 @@ def is_nearly_english(word: str) -> bool:
     """Whether one edit behind its third letter makes a folded word English: `tomorow`."""
     near = _english().get(word[:3], "").split()
     return not is_foreign(word) and bool(_within(word, near, 1))
+
+
+def english_meant(word: str) -> str | None:
+    """The only English word that a folded one of four letters or more is spelt like, but for two
+    letters that are swapped or, within longer words, one that is left out or put in: `shwo`,
+    `apointments`. None: there is none, or several.
+
+    The first letter is taken to be right. An end that is another makes another form of a word.
+    """
+    if len(word) > _ENGLISH_TO or is_foreign(word):
+        return None
+    if len(word) < _ENGLISH_FROM:
+        swaps = {word[:i] + word[i + 1] + word[i] + word[i + 2 :] for i in range(1, len(word) - 1)}
+        found = [one for one in swaps & _SHORT if is_english(one)]
+    elif _is_derived(word):
+        return None
+    else:
+        english = _english()
+        starts = {word[:2] + letter for letter in _LETTERS} | {word[0] + word[2] + word[1]}
+        words = "".join([english.get(start, "") for start in starts]).split()
+        found = [one for one, _, _ in _within(word, words, 1) if _is_slip(word, one)]
+    return found[0] if len(found) == 1 else None
+
+
+def _is_derived(word: str) -> bool:
+    """Whether a word begins or ends as if it were made of an English one."""
+    stems = [word[: -len(suffix)] for suffix in _SUFFIXES if word.endswith(suffix)]
+    stems += [word[len(prefix) :] for prefix in _PREFIXES if word.startswith(prefix)]
+    return any(is_english(stem) for stem in stems if len(stem) >= LEAST_CHARS)
+
+
+def _is_slip(word: str, other: str) -> bool:
+    """Whether words one edit apart differ within by a letter more or less, or by two swapped."""
+    if len(word) == len(other):
+        return Hamming.distance(word, other) > 1
+    return not (word.startswith(other) or other.startswith(word))
 
 
 def may_be_misspelt(word: str) -> bool:

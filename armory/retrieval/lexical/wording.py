@@ -80,6 +80,22 @@ _ADMISSION = re.compile(
     r"|museum|festival|lottery|parking|speeding)s?\b",
     re.IGNORECASE,
 )
+#: "Open a PR" means a merge request where tools know no other.
+_PULL_REQUEST = re.compile(
+    r"(?<![\w/\\@#.:-])(?:PR|pr|MR|(?i:pull[ -]request))(?=s?+(?![\w/\\@]|[.:-]\w))"
+)
+#: Servers whose tools read and send messages, and seldom say that these are mails.
+_MAILERS = ("gmail", "outlook", "imap", "fastmail")
+#: A mail, not "mail it to Ann" nor "the mail address", nor one that is only to be worded.
+_A_MAIL = re.compile(
+    r"(?<![\w/\\@#.:-])(?<!write )(?<!compose )(?<!draft )"
+    r"(?:(?:an?|the|that|this|my|our|his|her|their|any|every|each|new|unread|last"
+    r"|latest|\w{1,30}+['\u2019]s) (?:e-?)?mail|(?:e-?)?mail(?=s))"
+    r"(?!s?[ -]?(?:address|account|template|thread|filter|label|draft|inbox|box|message|subject"
+    r"|signature|setting|server|client|list|notification|provider|alias|rule|folder|body)"
+    r"|s?+(?:[\w/\\@]|[.:-]\w))",
+    re.IGNORECASE,
+)
 #: "How do I get to the airport?" is talk to the model that ships. Not "to know her", nor "to the
 #: settings page".
 _WAY = re.compile(
@@ -91,6 +107,10 @@ _WAY = re.compile(
     re.IGNORECASE,
 )
 _DIRECTIONS, _WAY_CHARS = ("direct", "travel"), 500
+#: "What time is it in Tokyo?" is nearer to what converts times than to what tells them; with a
+#: figure, "if it is 9 here, what time is it there?", it is meant.
+_TIME = re.compile(r"\bwhat(?: time is it|(?:'s|\u2019s| is) the time)(?= in\b)", re.IGNORECASE)
+_DIGIT = re.compile(r"\d")
 #: "Don't mail him, just ping him": what is not to be done. After a comma or at the beginning, so
 #: that nobody does it: "tools that don't share data", "they are old and don't show it".
 _UNWANTED = re.compile(
@@ -170,8 +190,7 @@ def unmannered(text: str, words: KnownWords) -> str:
 def plainly(text: str, words: KnownWords) -> str:
     """The text in words that tools are described in: jot down -> note down, unless a tool jots;
     `ls src` -> list directory src; where some give directions, how do I get to the airport -> get
-    directions to the airport; where tools are called by issues and none speaks of tickets, close
-    the ticket -> close the issue. Where a tool is called by a command, that stays beside it.
+    directions to the airport. Where a tool is called by a command, that stays beside it.
     """
     if (found := _COMMAND.fullmatch(text)) is not None:
         does, on = filter(lambda group: group is not None, found.groups())
@@ -179,9 +198,43 @@ def plainly(text: str, words: KnownWords) -> str:
         return f"{said} ({text.strip()})" if words.names(does) else f"{said}{on}"
     if "get " in text and _WAY.search(text, 0, _WAY_CHARS) and all(map(words.has, _DIRECTIONS)):
         text = _WAY.sub("get directions", text, count=1)
+    return text if words.has("jot") else _JOT.sub(lambda it: _PLAINLY[it[0].lower()], text)
+
+
+def as_tools_say(text: str, words: KnownWords) -> str:
+    """The text with things called as the tools that may be found call them: where these are called
+    by issues and none speaks of tickets, close the ticket -> close the issue; likewise pull
+    requests that are merge requests, and mails that are messages; where they tell the current time,
+    what time is it in Rome -> get the current time in Rome.
+    """
+    if "time" in text and _asks_time(text, words):
+        text = _TIME.sub("get the current time", text, count=1)
+    if ("mail" in text or "Mail" in text) and _means_message(words):
+        text = _A_MAIL.sub(r"\g<0> message", text)
+    if _PULL_REQUEST.search(text) and _merges_requests(words):
+        text = _PULL_REQUEST.sub("merge request", text)
     if "icket" in text and _means_issue(text, words):
         text = _TICKET.sub("issue", text)
-    return text if words.has("jot") else _JOT.sub(lambda it: _PLAINLY[it[0].lower()], text)
+    return text
+
+
+def _merges_requests(words: KnownWords) -> bool:
+    """Whether tools are called by merge requests, and none by pull requests."""
+    return words.called("merg", "request") > words.called("pull", "request") == 0
+
+
+def _means_message(words: KnownWords) -> bool:
+    """Whether a mail is a message to the tools that may be found: by that most are called."""
+    if not any(map(words.serves, _MAILERS)):
+        return False
+    return words.called("messag") > 2 * (words.called("mail") + words.called("email"))
+
+
+def _asks_time(text: str, words: KnownWords) -> bool:
+    """Whether a text asks what time it is, and tools tell the current one."""
+    if not _TIME.search(text, 0, _WAY_CHARS) or _DIGIT.search(text):
+        return False
+    return words.names("time") and words.names("current")
 
 
 def _means_issue(text: str, words: KnownWords) -> bool:

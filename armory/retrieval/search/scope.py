@@ -24,6 +24,7 @@ from armory.retrieval.lexical.pasted import without_output
 from armory.retrieval.lexical.text import spaced
 from armory.retrieval.lexical.wording import (
     anyhost,
+    as_tools_say,
     plainly,
     unaddressed,
     unfilled,
@@ -124,7 +125,7 @@ def _put(text: str, words: KnownWords) -> str:
     """A text that was read as it is searched for."""
     text = without_negated(unmannered(unaddressed(unfilled(text)), words), words)
     plain = plainly(called_so(anyhost(text), words), words)
-    return words.corrected(_with_words(plain, words))
+    return as_tools_say(words.corrected(_with_words(plain, words)), words)
 
 
 def _with_words(text: str, words: KnownWords) -> str:

@@ -72,6 +72,7 @@ def test_only_the_beginning_of_a_long_text_is_looked_at() -> None:
         ("Remember: the gate code is 4711", REMEMBER),
         ("Can you remember I\u2019m vegetarian?", REMEMBER),
         ("By the way, I'm allergic to nuts. Don\u2019t forget that.", REMEMBER),
+        ("I am allergic to nuts, keep that in mind", REMEMBER),
         ("Lunch is at noon; also keep in mind that Tom is away", REMEMBER),
         ("From now on, please memorize this", REMEMBER),
         ("Alice works at Initech now, note that down.", REMEMBER),

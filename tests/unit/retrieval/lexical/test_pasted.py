@@ -42,6 +42,10 @@ index 83db48f..bf2f1c2 100644
 @@ -10,7 +10,7 @@
 -  validates :email, presence: true
 +  validates :email, presence: true, uniqueness: true"""
+CHAT = """\
+[10:02] Mark: the deploy is stuck again
+10:04 AM - Ola Berg: same as last week, the migration hangs
+(10:05:11) Mark: someone should write this down"""
 WISH = "open an issue in acme/backend about it"
 
 
@@ -54,6 +58,7 @@ WISH = "open an issue in acme/backend about it"
         (GO, ""),
         (NPM, ""),
         (DIFF, ""),
+        (CHAT, ""),
     ],
 )
 def test_output_is_left_out(output: str, left: str) -> None:
@@ -68,6 +73,9 @@ def test_output_is_left_out(output: str, left: str) -> None:
     [
         f"{LOG}\nfix it",  # it is all there is to go by
         LOG,
+        CHAT,
+        f"{CHAT}\nhelp them",
+        "10:00 Standup\n11:00 Review with Ann: budget of the next year\n12:00 Lunch\nadd these",
         f"{WISH}: 09:14:22 giving up",
         "meet at\n09:00:00 in the lobby\nand tell Ann",
         "- buy milk\n- at the market\n+ call Bob tomorrow about the invoice",
@@ -76,6 +84,10 @@ def test_output_is_left_out(output: str, left: str) -> None:
 )
 def test_what_says_something_stays(text: str) -> None:
     assert without_output(text) == text
+
+
+def test_two_words_beside_a_chat_are_enough() -> None:
+    assert without_output(f"{CHAT}\nmake a Jira ticket of it") == "make a Jira ticket of it"
 
 
 def test_it_is_not_searched_for() -> None:

@@ -83,11 +83,32 @@ def test_what_may_be_meant_stays(postings: Postings, query: str) -> None:
     [
         ("serach aplicaton fiels chnges", "search application files changes"),
         ("creat a branhc for serach", "create a branch for search"),
-        ("serach in fiels tomorow", "search in files tomorow"),  # an English word, if no tool's
+        ("serach in fiels tomorow", "search in files tomorrow"),  # an English word, if no tool's
         ("deeploy teh aplicaton to kuberntes", "deploy teh application to kubernetes"),
     ],
 )
 def test_a_short_text_that_is_misspelt_throughout_is_put_right(
+    postings: Postings, query: str, meant: str
+) -> None:
+    assert corrected(postings, query) == meant
+
+
+@pytest.mark.parametrize(
+    ("query", "meant"),
+    [
+        ("what apointments do I have tomorow", "what appointments do I have tomorrow"),
+        ("a paymnt of the custmers", "a payment of the customers"),
+        ("the rate limiter of habitus", "the rate limiter of habitus"),
+        ("unplaced parts", "unplaced parts"),  # made of an English word, and no slip
+        ("shwo thier adress", "show their address"),  # short words: acts and small words
+        ("opne it", "open it"),
+        ("per diem for sehen", "per diem for sehen"),  # no act, and no small word
+        ("ask the influencer", "ask the influencer"),  # another form of a word
+        ("the mesages tomorow, the flihts", "the messages tomorrow, the flihts"),  # flights, flits
+        ("keboola und die rechnung", "keboola und die rechnung"),
+    ],
+)
+def test_a_word_that_no_tool_has_is_the_one_english_word_that_was_meant(
     postings: Postings, query: str, meant: str
 ) -> None:
     assert corrected(postings, query) == meant
@@ -173,11 +194,11 @@ def test_a_word_that_only_came_later_is_not_meant() -> None:
     index = LexicalIndex()
     index.add("a", Fields("alpha"))
     before = index.freeze()
-    index.add("b", Fields("kubernetes"))
-    assert corrected(before, "kuberntes") == "kuberntes"
-    assert corrected(index.freeze(), "kuberntes") == "kubernetes"
+    index.add("b", Fields("zorglub"))
+    assert corrected(before, "zorglbu") == "zorglbu"
+    assert corrected(index.freeze(), "zorglbu") == "zorglub"
     index.remove("b")
-    assert corrected(index.freeze(), "kuberntes") == "kuberntes"
+    assert corrected(index.freeze(), "zorglbu") == "zorglbu"
 
 
 def test_a_misspelling_that_stands_in_a_description_yields_to_the_common_word() -> None:
@@ -220,11 +241,11 @@ def test_which_words_stand_for_an_unknown_one_is_the_same_in_any_order() -> None
 def test_only_words_of_tools_that_may_be_found_are_meant() -> None:
     index = LexicalIndex()
     index.add("seen", Fields("scale", description="Scale an application"))
-    index.add("hidden", Fields("deploy", description="Deploy to kubernetes with vantro"))
+    index.add("hidden", Fields("deploy", description="Deploy to zorglub with vantro"))
     postings = index.freeze()
-    assert corrected(postings, "deeploy", [0]) == "deeploy"
-    assert corrected(postings, "deeploy", [0, 1]) == "deploy"
-    assert corrected(postings, "aplication on kuberntes", [0]) == "application on kuberntes"
+    assert corrected(postings, "zorglbu", [0]) == "zorglbu"
+    assert corrected(postings, "zorglbu", [0, 1]) == "zorglub"
+    assert corrected(postings, "aplication on zorglbu", [0]) == "application on zorglbu"
     # nor does a hidden tool's word, or its name, keep another from being put right
     index.add("also", Fields("scaale"))
     index.add("more", Fields("scaale_it"))

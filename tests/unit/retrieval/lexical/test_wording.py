@@ -6,7 +6,7 @@ import pytest
 
 from armory.retrieval.lexical.bm25 import Fields, LexicalIndex
 from armory.retrieval.lexical.known_words import KnownWords
-from armory.retrieval.lexical.wording import plainly, unaddressed, unfilled
+from armory.retrieval.lexical.wording import as_tools_say, unaddressed, unfilled
 
 
 @pytest.mark.parametrize(
@@ -82,9 +82,68 @@ def test_a_ticket_is_an_issue_where_tools_know_no_other(text: str, wanted: str) 
     tracker = Fields("create_issue", "tracker", description="Create an issue of a team")
     desk = Fields("find", "desk", description="Find a support ticket")
     errors = Fields("analyze", "errors", description="Analyze an issue")
-    assert plainly(text, words(tracker)) == wanted
-    assert plainly(text, words(tracker, desk)) == text
-    assert plainly(text, words(errors)) == text
+    assert as_tools_say(text, words(tracker)) == wanted
+    assert as_tools_say(text, words(tracker, desk)) == text
+    assert as_tools_say(text, words(errors)) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("open a PR", "open a merge request"),
+        ("my PRs and Ann's pull requests", "my merge requests and Ann's merge requests"),
+        ("close MR !12", "close merge request !12"),
+        ("ask Mr Smith for approval", "ask Mr Smith for approval"),
+        ("read docs/PR.md and pr-bot", "read docs/PR.md and pr-bot"),
+    ],
+)
+def test_a_pull_request_is_a_merge_request_where_tools_know_no_other(
+    text: str, wanted: str
+) -> None:
+    gitlab = Fields("create_merge_request", "gitlab")
+    github = Fields("create_pull_request", "github")
+    assert as_tools_say(text, words(gitlab)) == wanted
+    assert as_tools_say(text, words(github, gitlab)) == text
+    assert as_tools_say(text, words(Fields("send_request"), Fields("merge_pdfs"))) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("find the mail from Olga", "find the mail message from Olga"),
+        (
+            "Any new emails? Delete Bob's e-mail.",
+            "Any new email messages? Delete Bob's e-mail message.",
+        ),
+        ("Mails of today", "Mail messages of today"),
+        ("mail the report to Ann", "mail the report to Ann"),
+        ("rewrite this email in plain words", "rewrite this email in plain words"),
+        ("my email address and the mail filters", "my email address and the mail filters"),
+        ("the mailbox, an email message, a mail.txt", "the mailbox, an email message, a mail.txt"),
+    ],
+)
+def test_a_mail_is_a_message_where_most_tools_say_so(text: str, wanted: str) -> None:
+    gmail = [Fields(f"{act}_message", "gmail") for act in ("get", "list", "send")]
+    watch = Fields("stop_mail_watch", "gmail")
+    assert as_tools_say(text, words(*gmail, watch)) == wanted
+    assert as_tools_say(text, words(*gmail, watch, Fields("read_email", "gmail"))) == text
+    assert as_tools_say(text, words(Fields("post_message", "slack"))) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("what time is it in Tokyo?", "get the current time in Tokyo?"),
+        ("What's the time in Rome", "get the current time in Rome"),
+        ("what time is it", "what time is it"),  # perhaps the name of a tool
+        ("if it is 9 here, what time is it in Rome", "if it is 9 here, what time is it in Rome"),
+        ("what time is the meeting in Rome", "what time is the meeting in Rome"),
+    ],
+)
+def test_who_asks_what_time_it_is_wants_the_current_one(text: str, wanted: str) -> None:
+    clock = [Fields("get_current_time", "time"), Fields("convert_time", "time")]
+    assert as_tools_say(text, words(*clock)) == wanted
+    assert as_tools_say(text, words(clock[1])) == text
 
 
 def words(*tools: Fields) -> KnownWords:

@@ -264,7 +264,8 @@ def test_how_to_get_somewhere_wants_directions(
         ("what's PROJ-123 about", "what's jira issue PROJ-123 about"),
         ("link AB-1 and AB-22", "link jira issue AB-1 and jira issue AB-22"),
         ("Jira: close OPS-7", "Jira: close issue OPS-7"),
-        ("close issue OPS-7", "close issue OPS-7"),
+        ("close issue OPS-7", "close jira issue OPS-7"),
+        ("comment on Epic OPS-7", "comment on jira Epic OPS-7"),
         ("the project with the ID 'DA-12'", "the project with the ID 'DA-12'"),
         ("read it as UTF-8, with GPT-4", "read it as UTF-8, with GPT-4"),
         ("open docs/AB-12.md or X-1", "open docs/AB-12.md or X-1"),
@@ -275,7 +276,7 @@ def test_the_key_of_an_issue_is_called_so(asked: str, searched: str, make_tool: 
     linear = make_tool("get_issue", "Reads one", server="linear")
     hub = make_tool("get_issue", "Reads one", server="github")
     assert prepared_for(asked, jira) == searched
-    assert prepared_for(asked, jira, linear) == searched.replace("jira issue", "issue")
+    assert prepared_for(asked, jira, linear) == searched.replace("jira ", "")
     assert prepared_for(asked, hub) == asked
 
 
