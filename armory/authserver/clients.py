@@ -43,7 +43,7 @@ class Client(msgspec.Struct, frozen=True):
         name: what it calls itself; nobody has checked it.
         redirects: where it may have people sent back to.
         method: how it proves who it is at the token endpoint.
-        host: of its document, which vouches for it, in ASCII; "": it registered itself.
+        host: of its document, which vouches for it, in ASCII; "": it has none.
         keys: where its public keys are (a URL), or they themselves (JWKS); "": it has none.
     """
 
@@ -58,6 +58,11 @@ class Client(msgspec.Struct, frozen=True):
     def digest(self) -> str:
         """A short unique id that codes and tokens are bound to."""
         return hashlib.sha256(self.id.encode()).hexdigest()
+
+    @property
+    def registered_itself(self) -> bool:
+        """Whether it did; else it is known by its document, or the operator registered it."""
+        return self.id.startswith(_PREFIX)
 
 
 def is_own(digest: str) -> bool:

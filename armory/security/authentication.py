@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -18,6 +19,8 @@ from armory.errors import ArmoryError, AuthenticationFailed, ConfigError, Insuff
 ADMIN = "admin"
 """Scope of those who run the gateway."""
 _MIN_TOKEN_CHARS = 8
+_VARIABLE = re.compile(r"\$\{?[A-Za-z_][\w:]{0,99}\}?", re.ASCII)
+"""What clients send that leave variables which are not set as they are (Claude Code)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +198,8 @@ class Authenticator:
             credential = credential.strip()
             if kind.lower() != "bearer" or not credential:
                 raise AuthenticationFailed(
-                    "the Authorization header is not of the form `Bearer <token>`"
+                    "the Authorization header is not of the form `Bearer <token>`; a client that "
+                    "takes the token from a variable may not have it set"
                 )
         principal = await self._identify(credential)
         audience = principal.audience
@@ -226,4 +230,9 @@ class Authenticator:
             principal = await scheme.identify(credential)
             if principal is not None:
                 return principal
+        if _VARIABLE.fullmatch(credential) is not None:
+            raise AuthenticationFailed(
+                f"the client sends {credential} instead of a token: set that variable where the "
+                "client is started"
+            )
         raise AuthenticationFailed("the credential is not valid here")

@@ -206,6 +206,14 @@ def _held_until(wait_ready: Callable[[], Awaitable[None]], health: Set[str]) -> 
     return hold
 
 
+_OF_LOGINS = frozenset(("/register", "/authorize", "/token"))
+"""Where clients that are refused look for a login when nothing names one (revision 2025-03-26)."""
+_NO_LOGIN = (
+    "clients cannot log in here by themselves: configure a token of this gateway in the client, "
+    "which sends it as `Authorization: Bearer <token>`\n"
+)
+
+
 @web.middleware
 async def _explain_not_found(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Answer requests for unknown paths with the places where things are."""
@@ -214,6 +222,8 @@ async def _explain_not_found(request: web.Request, handler: Handler) -> web.Stre
     except web.HTTPNotFound:
         if request.match_info.http_exception is None:
             raise
+        if request.path in _OF_LOGINS:
+            raise web.HTTPNotFound(text=_NO_LOGIN) from None
         raise web.HTTPNotFound(
             text=f"there is nothing at {request.path!r}: MCP clients connect to /mcp, the REST API "
             "is described at /docs, /.well-known/mcp.json names the endpoints (each below "

@@ -226,6 +226,8 @@ async def test_a_client_by_hand_logs_people_in(world: World) -> None:
     async with managed(world, proxy=proxy) as (url, desk):
         status, page = await desk.authorize()
         assert (status, "The desk" in page) == (200, True)
+        assert "Whoever runs this gateway registered it." in page
+        assert "registered itself" not in page
         status, place = await desk.press(page)
         back = await desk.come_back(place)
         assert (await desk.redeem(back["code"], client_secret="x"))[0] == 401

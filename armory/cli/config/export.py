@@ -156,14 +156,14 @@ def export(
     as_json: bool,
 ) -> None:
     """Print what CLIENT needs in order to use this gateway, or add it to the client's file."""
-    chosen = CLIENTS[client]
-    place, base, configured = _gateway(config, url, set_name)
-    asked = _endpoint(base, set_name, query)
-    if client == "claude-desktop" and (url or set_name or query or token):
+    chosen, spawned = CLIENTS[client], client == "claude-desktop"
+    if spawned and (url or set_name or query or token):
         raise InvalidRequest(
             "claude-desktop starts the gateway itself and sends no URL; use --client mcp-remote"
         )
-    if configured is not None and client != "claude-desktop":
+    place, base, configured = _gateway(config, url, set_name, spawned=spawned)
+    asked = "" if spawned else _endpoint(base, set_name, query)
+    if configured is not None and not spawned:
         if _asks_for_a_credential(configured) and not token:
             say_notice(f"the gateway asks for a credential: --token takes it from ${TOKEN}")
         _say_what_is_refused(configured.server, base)
@@ -189,7 +189,7 @@ def export(
 
 
 def _gateway(
-    config: str | None, url: str | None, set_name: str | None
+    config: str | None, url: str | None, set_name: str | None, *, spawned: bool
 ) -> tuple[Path, str, Config | None]:
     """The configuration's file, the URL of the main endpoint, and what it was taken from.
 
@@ -206,7 +206,7 @@ def _gateway(
             f"no set is called {set_name!r}; there are: {', '.join(sets) or 'none'}",
             parameter="set",
         )
-    if server.port == 0:
+    if server.port == 0 and not spawned:
         raise ConfigError(
             "0 is another port at each start; give the gateway a port of its own, or say --url",
             path="server.port",

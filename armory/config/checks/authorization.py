@@ -97,6 +97,13 @@ def _clients(proxy: ProxyConfig) -> Findings:
                 "give the client's redirect URIs, or 'id_jag_issuers', else nobody can log in "
                 "with it",
             )
+        for index, uri in enumerate(client.redirects):
+            if "*" in uri:
+                yield (
+                    (*at, "clients", id, "redirects", index),
+                    f"{uri!r} is no pattern here: give the URI itself, which on loopback holds for "
+                    "every port, e.g. http://127.0.0.1/callback",
+                )
 
 
 def shared_key(config: Config) -> Findings:

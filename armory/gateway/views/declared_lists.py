@@ -27,9 +27,9 @@ from armory.protocol.capabilities import EVERYTHING, HANDSHAKE, SHOWN_ALL, decla
 from armory.threads import for_callers_if
 
 _log = Logger(__name__)
-FETCH_S = 5.0
+FETCH_S = 3.0
 """How long a client's first listing waits for the lists of its kind; those that come later are
-announced to it."""
+announced to it. Some clients give the listing five seconds (`claude mcp list`, Qwen Code)."""
 HURRY_S = 0.5
 """The same after a listing waited in vain: while many upstreams start, each listing would wait for
 those that were added since the last one."""

@@ -28,7 +28,7 @@ from armory.security.policy import Policy
 from armory.threads import for_callers_if
 
 _log = Logger(__name__)
-FETCH_S = 5.0
+FETCH_S = 3.0
 """How long a caller's first request waits for its lists; those that come later are announced."""
 FRESH_S = 30.0
 """How long lists are taken for current, unless the upstream says that they changed."""

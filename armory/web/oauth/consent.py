@@ -57,13 +57,14 @@ def consent_page(client: Client, asked: Request, issuer: str, sealed: str) -> we
         issuer: where the person logs in next.
         sealed: the request, for the form.
     """
-    vouched = (
-        f"<p>It is described at <b>{escape(client.host)}</b>.</p>"
-        if client.host
-        else "<p>It registered itself; nobody has checked its name.</p>"
-    )
+    if client.host:
+        vouched = f"It is described at <b>{escape(client.host)}</b>."
+    elif client.registered_itself:
+        vouched = "It registered itself; nobody has checked its name."
+    else:
+        vouched = "Whoever runs this gateway registered it."
     body = (
-        f"<p><b>{escape(client.name)}</b> wants to use this gateway as you.</p>{vouched}"
+        f"<p><b>{escape(client.name)}</b> wants to use this gateway as you.</p><p>{vouched}</p>"
         f"<p>After you log in at {escape(issuer)}, you are sent to "
         f"<b>{escape(shown(asked.redirect_uri))}</b>: <code>{escape(asked.redirect_uri)}</code></p>"
         f"<p>It may then use <code>{escape(asked.resource)}</code>, with everything that you may "

@@ -13,6 +13,7 @@ import pytest
 
 from armory.testing.clients.talker import Talker
 from armory.testing.processes import GatewayProcess
+from armory.testing.waiting import eventually
 from tests.protocol.real.conftest import npm_server
 
 pytestmark = [pytest.mark.anyio, pytest.mark.node, pytest.mark.timeout(180)]
@@ -75,8 +76,12 @@ async def test_each_client_is_offered_what_it_would_be_directly(
     wanted = await directly(npm_server(node, node_dir, "server-everything", "stdio"), capabilities)
     for era in ERAS:
         talker = Talker(http, f"{gateway.url}/mcp/everything", era, capabilities)
-        told = await talker.tell("tools/list")
-        assert told.message["result"]["tools"] == wanted, era
+
+        async def offered_so(talker: Talker = talker) -> bool:
+            """The first listing waits for it only so long."""
+            return (await talker.tell("tools/list")).message["result"]["tools"] == wanted
+
+        await eventually(offered_so, BOUND_S)
         among = await Talker(http, f"{gateway.url}/mcp", era, capabilities).tell("tools/list")
         offered = [tool["name"] for tool in among.message["result"]["tools"]]
         ours = [f"everything__{tool['name']}" for tool in wanted]

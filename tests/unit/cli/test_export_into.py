@@ -110,6 +110,8 @@ def test_no_url_is_made_of_a_port_that_is_chosen_at_each_start(
     Path("armory.yaml").write_text("server: {port: 0}\n")
     assert run("--client", "cursor") == 2
     assert "server.port" in capsys.readouterr().err
+    assert run("--client", "claude-desktop") == 0  # it starts the gateway itself
+    assert "--stdio" in capsys.readouterr().out
 
 
 def test_a_file_of_windows_keeps_its_newlines() -> None:

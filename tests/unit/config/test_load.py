@@ -175,6 +175,11 @@ def test_problems_of_imported_servers_are_named_where_they_are_written() -> None
             "security.oauth.proxy.clients.armory_client_x",
         ),
         (
+            "security: {oauth: {proxy: {client_id: x, issuer: https://a.example, "
+            "clients: {desk: {redirects: ['http://127.0.0.1/cb', 'http://localhost:*/*']}}}}}",
+            "security.oauth.proxy.clients.desk.redirects[1]",
+        ),
+        (
             "server: {host: 0.0.0.0}\nsecurity: {oauth: {issuer: 'https://id.example'}}",
             "security.oauth",
         ),

@@ -16,7 +16,7 @@ from armory.gateway.endpoint import ALL
 from armory.gateway.requests import ClientRequest
 from armory.gateway.settings import GatewaySettings
 from armory.gateway.subscription import Subscription
-from armory.gateway.views import declared_lists
+from armory.gateway.views import declared_lists, principal_lists
 from armory.protocol.capabilities import (
     APPS,
     HANDSHAKE,
@@ -239,6 +239,14 @@ async def test_lists_that_come_late_are_told_of(
     assert heard.empty()
     assert await shown(bench, bench.client, {}) == set()
     await bench.gateway.close()
+
+
+def test_a_listing_ends_before_clients_give_it_up() -> None:
+    """`claude mcp list` (2.1.332) and Qwen Code (0.24.4) take a server for failed after five
+    seconds, in which they also connect.
+    """
+    assert declared_lists.FETCH_S <= 3
+    assert principal_lists.FETCH_S <= 3
 
 
 async def test_who_waited_in_vain_waits_no_more_for_who_comes_after(

@@ -54,6 +54,23 @@ async def test_everything_else_is_refused(headers: dict[str, str]) -> None:
         await chain.authenticate(CIMultiDict(headers))
 
 
+@pytest.mark.parametrize(
+    ("header", "said"),
+    [
+        ("Bearer ${ARMORY_TOKEN}", "sends ${ARMORY_TOKEN} instead"),  # Claude Code 2.1.332
+        ("Bearer $ARMORY_TOKEN", "sends $ARMORY_TOKEN instead"),
+        ("Bearer ${env:ARMORY_TOKEN}", "sends ${env:ARMORY_TOKEN} instead"),
+        ("Bearer", "may not have it set"),  # Gemini CLI 0.61.0
+        ("Bearer $ecret-of-somebody", "the credential is not valid here"),
+    ],
+)
+async def test_a_variable_that_the_client_has_not_is_named(header: str, said: str) -> None:
+    chain = Authenticator(TOKENS, allow_anonymous=False)
+    with pytest.raises(AuthenticationFailed) as refused:
+        await chain.authenticate(CIMultiDict({"Authorization": header}))
+    assert said in str(refused.value)
+
+
 async def test_anonymous_only_without_a_credential() -> None:
     chain = Authenticator(TOKENS, allow_anonymous=True)
     assert await chain.authenticate(CIMultiDict()) is ANONYMOUS
