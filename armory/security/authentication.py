@@ -19,7 +19,7 @@ from armory.errors import ArmoryError, AuthenticationFailed, ConfigError, Insuff
 ADMIN = "admin"
 """Scope of those who run the gateway."""
 _MIN_TOKEN_CHARS = 8
-_VARIABLE = re.compile(r"\$\{?[A-Za-z_][\w:]{0,99}\}?", re.ASCII)
+_VARIABLE = re.compile(r"\$(?:[A-Z_][A-Z0-9_]{0,99}|\{[A-Za-z_][\w:]{0,99}\})", re.ASCII)
 """What clients send that leave variables which are not set as they are (Claude Code)."""
 
 

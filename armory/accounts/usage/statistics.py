@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
 from armory.accounts.usage.store import (
@@ -205,13 +206,15 @@ class UsageStatistics:
             self._tools, self._since = {}, since
         if len(changed) > self._tools_kept:
             changed = dict(sorted(changed.items(), key=lambda item: item[1].last_used_at_ms))
-        for name, found in changed.items():
-            _put_last(self._tools, name, found, self._tools_kept)
+        _put_last(self._tools, changed, self._tools_kept)
         if changed or anew:
             self._used = sorted(s.uses for s in self._tools.values() if s.uses)
+        of_users: dict[str, dict[str, UserTool]] = {}
         for (user, tool), row in (await self._rows.changed_users()).items():
+            of_users.setdefault(user, {})[tool] = row
+        for user, rows in of_users.items():
             if (known := self._users.get(user)) is not None:
-                _put_last(known, tool, row, self._tools_of_user)
+                _put_last(known, rows, self._tools_of_user)
         self._uptimes = await self._rows.uptimes(since)
 
     async def prune(self) -> None:
@@ -320,9 +323,12 @@ class UsageStatistics:
         return UsageArrays(popular, known, performing)
 
 
-def _put_last(rows: dict[str, _Row], name: str, row: _Row, kept: int) -> None:
-    """Put a row behind all others; of more than `kept` the first goes."""
-    rows.pop(name, None)
-    rows[name] = row
-    if len(rows) > kept:
-        del rows[next(iter(rows))]
+def _put_last(rows: dict[str, _Row], changed: Mapping[str, _Row], kept: int) -> None:
+    """Put rows behind all others; of more than `kept` the first go, all in one look: a table whose
+    first entries went one by one is searched past their places each time.
+    """
+    for name, row in changed.items():
+        rows.pop(name, None)
+        rows[name] = row
+    for name in [*islice(rows, max(0, len(rows) - kept))]:
+        del rows[name]

@@ -84,18 +84,6 @@ _ADMISSION = re.compile(
 _PULL_REQUEST = re.compile(
     r"(?<![\w/\\@#.:-])(?:PR|pr|MR|(?i:pull[ -]request))(?=s?+(?![\w/\\@]|[.:-]\w))"
 )
-#: Servers whose tools read and send messages, and seldom say that these are mails.
-_MAILERS = ("gmail", "outlook", "imap", "fastmail")
-#: A mail, not "mail it to Ann" nor "the mail address", nor one that is only to be worded.
-_A_MAIL = re.compile(
-    r"(?<![\w/\\@#.:-])(?<!write )(?<!compose )(?<!draft )"
-    r"(?:(?:an?|the|that|this|my|our|his|her|their|any|every|each|new|unread|last"
-    r"|latest|\w{1,30}+['\u2019]s) (?:e-?)?mail|(?:e-?)?mail(?=s))"
-    r"(?!s?[ -]?(?:address|account|template|thread|filter|label|draft|inbox|box|message|subject"
-    r"|signature|setting|server|client|list|notification|provider|alias|rule|folder|body)"
-    r"|s?+(?:[\w/\\@]|[.:-]\w))",
-    re.IGNORECASE,
-)
 #: "How do I get to the airport?" is talk to the model that ships. Not "to know her", nor "to the
 #: settings page".
 _WAY = re.compile(
@@ -204,13 +192,11 @@ def plainly(text: str, words: KnownWords) -> str:
 def as_tools_say(text: str, words: KnownWords) -> str:
     """The text with things called as the tools that may be found call them: where these are called
     by issues and none speaks of tickets, close the ticket -> close the issue; likewise pull
-    requests that are merge requests, and mails that are messages; where they tell the current time,
-    what time is it in Rome -> get the current time in Rome.
+    requests that are merge requests; where they tell the current time, what time is it in Rome ->
+    get the current time in Rome.
     """
     if "time" in text and _asks_time(text, words):
         text = _TIME.sub("get the current time", text, count=1)
-    if ("mail" in text or "Mail" in text) and _means_message(words):
-        text = _A_MAIL.sub(r"\g<0> message", text)
     if _PULL_REQUEST.search(text) and _merges_requests(words):
         text = _PULL_REQUEST.sub("merge request", text)
     if "icket" in text and _means_issue(text, words):
@@ -221,13 +207,6 @@ def as_tools_say(text: str, words: KnownWords) -> str:
 def _merges_requests(words: KnownWords) -> bool:
     """Whether tools are called by merge requests, and none by pull requests."""
     return words.called("merg", "request") > words.called("pull", "request") == 0
-
-
-def _means_message(words: KnownWords) -> bool:
-    """Whether a mail is a message to the tools that may be found: by that most are called."""
-    if not any(map(words.serves, _MAILERS)):
-        return False
-    return words.called("messag") > 2 * (words.called("mail") + words.called("email"))
 
 
 def _asks_time(text: str, words: KnownWords) -> bool:
