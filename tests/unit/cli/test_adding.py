@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from armory.cli.main import main
-from armory.config import load_file
+from armory.config import load_file, load_text
 
 pytestmark = pytest.mark.usefixtures("empty_folder")
 
@@ -42,6 +42,14 @@ def test_what_is_written_is_the_configuration_that_the_variable_names(
     assert not ended.value.code
     assert load_file(named).config.upstreams
     assert not Path("armory.yaml").exists()
+
+
+def test_a_configuration_to_start_from_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(("init", "-"))
+    assert not ended.value.code
+    assert load_text(capsys.readouterr().out).config.upstreams
+    assert not Path("-").exists()
 
 
 @pytest.mark.parametrize(
