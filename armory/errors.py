@@ -17,15 +17,20 @@ class ArmoryError(Exception):
         code: stable, machine-readable kind; part of the public contract.
         retry_after_s: seconds after which trying again makes sense; None when it does not.
         lasts: whether trying again is of no use until a person has changed something.
+        told: the message for callers: without addresses inside and places on this machine, which
+            are for administrators. The message itself, where it has none of these.
     """
 
     code: ClassVar[str] = "internal"
     lasts: ClassVar[bool] = False
 
-    def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
+    def __init__(
+        self, message: str, *, retry_after_s: float | None = None, told: str | None = None
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.retry_after_s = retry_after_s
+        self.told = message if told is None else told
 
 
 class ConfigError(ArmoryError):
@@ -114,9 +119,14 @@ class UpstreamUnavailable(ArmoryError):
     code = "upstream_unavailable"
 
     def __init__(
-        self, message: str, *, upstream: str = "", retry_after_s: float | None = None
+        self,
+        message: str,
+        *,
+        upstream: str = "",
+        retry_after_s: float | None = None,
+        told: str | None = None,
     ) -> None:
-        super().__init__(message, retry_after_s=retry_after_s)
+        super().__init__(message, retry_after_s=retry_after_s, told=told)
         self.upstream = upstream
 
 

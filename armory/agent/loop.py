@@ -44,6 +44,9 @@ class _OutOfTime(ChatTimeout):
     milliseconds, and go off up to half of one early.
     """
 
+    def __init__(self, message: str) -> None:
+        super().__init__(message, told=message)
+
 
 class Chat(Protocol):
     """A chat model (`armory.llm.client.ChatClient`)."""
@@ -186,8 +189,8 @@ class RetrievalAgent:
                 if not run.observations:
                     raise
                 stop: Stop = "time" if isinstance(error, _OutOfTime) else "model"
-                yield run.event("error", error.message, code=error.code)
-                yield self._end(run, stop, error=error.message)
+                yield run.event("error", error.told, code=error.code)
+                yield self._end(run, stop, error=error.told)
                 return
             if step is None:
                 yield self._end(run, "tokens")

@@ -116,7 +116,9 @@ class FileSink:
         try:
             self._append(b"\n".join(lines) + b"\n")
         except (OSError, ConfigError) as error:
-            raise BackendError(f"the audit cannot be written: {error}") from None
+            raise BackendError(
+                f"the audit cannot be written: {error}", told="the audit cannot be written"
+            ) from None
         self._chain = chain
 
     def _append(self, data: bytes) -> None:

@@ -1,7 +1,7 @@
 """The results of retrieval, listings and calls.
 
 Owns: `Match` and its `Explanation`, `Selection`, `Listing`, `CallOutcome`, and the text for a
-degraded answer. Never imports anything but its domain siblings.
+degraded answer. Never imports anything but its domain siblings and the errors.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 from armory.domain.query import Query
 from armory.domain.tool import ToolRecord
+from armory.errors import ArmoryError
 
 BYTES_PER_TOKEN = 4
 """Rough estimate for definitions as JSON."""
@@ -22,6 +23,44 @@ def lacking(*reasons: str | None) -> str | None:
     none.
     """
     return "; ".join(filter(None, reasons)) or None
+
+
+class Loss(NamedTuple):
+    """What a search has lost; false where it is nothing.
+
+    Attributes:
+        why: for administrators: may name an address.
+        told: for callers.
+    """
+
+    why: str = ""
+    told: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.why)
+
+    def within(self, how: str) -> Loss:
+        """The same behind what it means for an answer ("lexical only")."""
+        return Loss(f"{how}: {self.why}", f"{how}: {self.told}") if self else self
+
+    @classmethod
+    def of(cls, error: Exception, silent: str = "") -> Loss:
+        """What an error has lost.
+
+        Args:
+            error: an `ArmoryError`, or another one.
+            silent: the text where the error has none.
+        """
+        why = str(error) or silent
+        return cls(why, error.told if isinstance(error, ArmoryError) else why)
+
+    @classmethod
+    def saying(cls, text: str) -> Loss:
+        """What may be told to everybody."""
+        return cls(text, text)
+
+
+NO_LOSS = Loss()
 
 
 class Explanation(Protocol):

@@ -163,7 +163,7 @@ async def evaluate(
         started = time.perf_counter()
         ranking = await retriever.rank(query)
         if ranking.degraded is not None and retriever.embedder is not None:
-            raise BackendError(f"nothing was measured: {ranking.degraded}")
+            raise BackendError(f"nothing was measured: {retriever.degraded or ranking.degraded}")
         shown = ranking.cut(limits).shown
         tally.latency_ms.append((time.perf_counter() - started) * 1000)
         tally.count(labelled, ranking, shown, limits)

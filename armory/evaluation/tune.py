@@ -143,7 +143,7 @@ async def tune(
         text = labelled.text[:MAX_QUERY_CHARS]
         ranking = await retriever.rank(Query((text,), ranker=ranker.name))
         if ranking.degraded is not None:
-            raise BackendError(f"nothing was tuned: {ranking.degraded}")
+            raise BackendError(f"nothing was tuned: {retriever.degraded or ranking.degraded}")
         done += 1
         if on_progress is not None:
             on_progress(done, 2 * len(wanting))

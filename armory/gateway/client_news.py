@@ -37,9 +37,9 @@ class ClientNews:
         self._more: dict[str, Params | None] = {}
 
     async def roots_changed(
-        self, session: ClientSession, client: ClientChannel, said: Params
+        self, session: ClientSession, client: ClientChannel, params: Params
     ) -> None:
-        """A client's roots changed; `said`: the parameters of its notification.
+        """A client's roots changed; `params`: the parameters of its notification.
 
         Further changes while upstreams are being notified, or while the caller's rate is used up,
         are coalesced into one notification afterwards, with the parameters of the last: upstreams
@@ -47,14 +47,14 @@ class ClientNews:
         """
         id = session.id
         if id in self._more:
-            self._more[id] = said
+            self._more[id] = params
             return
-        self._more[id] = said
+        self._more[id] = params
         try:
             while self._more[id] is not None:
                 await self._room(session)
-                said, self._more[id] = self._more[id] or {}, None
-                await self._pool.roots_changed(session.owner, client, said)
+                params, self._more[id] = self._more[id] or {}, None
+                await self._pool.roots_changed(session.owner, client, params)
         finally:
             del self._more[id]
 

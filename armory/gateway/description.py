@@ -5,7 +5,7 @@ Owns: `Description`. Never imports a transport.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from armory.domain.catalog import ServerLists
@@ -123,13 +123,16 @@ class Description:
             lines.append(line)
         return "\n".join(lines)
 
-    def discovery(self, view: View, principal: Principal | None) -> dict[str, Any]:
+    def discovery(
+        self, view: View, principal: Principal | None, awaited: Sequence[str] = ()
+    ) -> dict[str, Any]:
         """The discovery document: endpoints and versions, and the servers and sets that the caller
         may see.
 
         Args:
             view: what is served.
             principal: the caller; None: unknown, and neither is shown.
+            awaited: further upstreams that it may know of, which have listed nothing so far.
         """
         base = view.settings.base_path
         document: dict[str, Any] = {
@@ -139,7 +142,8 @@ class Description:
             "extensions": self._extension(view),
         }
         if principal is not None:
-            shown, sets = view.servers.seen_by(principal), view.sets_for(principal)
+            shown = [*view.servers.seen_by(principal), *awaited]
+            sets = view.sets_for(principal)
             document["servers"] = {key: f"{base}/mcp/{key}" for key in shown}
             document["sets"] = {key: f"{base}/mcp/set/{key}" for key in sets}
         return document

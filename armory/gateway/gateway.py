@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from armory.domain.catalog import EMPTY, Catalog
 from armory.domain.principal import Principal
@@ -193,6 +193,13 @@ class Gateway:
             and server in self.pool.servers()
             and view.policy.concerns(principal, server)
         )
+
+    def discovery(self, principal: Principal | None) -> dict[str, Any]:
+        """The discovery document, see `Description.discovery`."""
+        awaited: list[str] = []
+        if principal is not None:
+            awaited = [key for key in self.pool.servers() if self.awaits(key, principal)]
+        return self.description.discovery(self._view, principal, awaited)
 
     async def context(
         self, request: ClientRequest, *, own_lists: OwnLists = "known"

@@ -155,9 +155,9 @@ class ObservedPool:
         """As `Pool.notify`."""
         await self._pool.notify(server, owner, method, params)
 
-    async def roots_changed(self, owner: Owner, client: ClientChannel, said: Params) -> None:
+    async def roots_changed(self, owner: Owner, client: ClientChannel, params: Params) -> None:
         """As `Pool.roots_changed`."""
-        await self._pool.roots_changed(owner, client, said)
+        await self._pool.roots_changed(owner, client, params)
 
     def log_level_changed(self, owner: Owner, level: str) -> None:
         """As `Pool.log_level_changed`."""

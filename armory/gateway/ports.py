@@ -110,9 +110,9 @@ class Pool(Protocol):
         """
         ...
 
-    async def roots_changed(self, owner: Owner, client: ClientChannel, said: Params) -> None:
+    async def roots_changed(self, owner: Owner, client: ClientChannel, params: Params) -> None:
         """A legacy client's roots changed: notify the upstream sessions that serve it, with the
-        parameters `said`.
+        parameters `params`.
         """
         ...
 

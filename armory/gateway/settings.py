@@ -97,7 +97,9 @@ class GatewaySettings:
     base_path: str = ""
 
     def pins(self, tool: ToolRecord) -> bool:
-        """Whether a tool is pinned: every listing has it, if the caller may see it."""
+        """Whether a tool is pinned: every listing has it, if the caller may see it, and unless it
+        asks for other servers, categories or names alone.
+        """
         own = self.server_pins.get(tool.server, ())
         return any(fnmatchcase(tool.name, pattern) for pattern in self.pin) or any(
             fnmatchcase(tool.original_name, pattern) for pattern in own

@@ -269,8 +269,10 @@ class ChatClient:
         raise ChatMalformed(f"{self.base_url} answered with an empty text")
 
     def _failure(self, error: Exception) -> ChatError:
-        _log.rate_limited("warning", "chat_failed", model=self.model, kind=type(error).__name__)
-        return chat_error(error, self._endpoint)
+        found = chat_error(error, self._endpoint)
+        kind = type(error).__name__
+        _log.rate_limited("warning", "chat_failed", model=self.model, kind=kind, error=str(found))
+        return found
 
 
 def _texts(delta: object) -> list[tuple[str, str]]:

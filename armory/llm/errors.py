@@ -7,9 +7,16 @@ from __future__ import annotations
 
 from armory.errors import BackendError
 
+_TOLD = "the chat model could not be used; administrators see why in the gateway's log"
+
 
 class ChatError(BackendError):
-    """The chat endpoint could not be used; subclasses say how."""
+    """The chat endpoint could not be used; subclasses say how. Callers are told no more."""
+
+    def __init__(
+        self, message: str, *, retry_after_s: float | None = None, told: str = _TOLD
+    ) -> None:
+        super().__init__(message, retry_after_s=retry_after_s, told=told)
 
 
 class ChatTimeout(ChatError):

@@ -16,7 +16,10 @@ from armory.protocol.rawjson import items_in_steps
 from armory.protocol.scanning.nesting import DepthScan, deeper_than
 from armory.protocol.scanning.surrogates import mending
 from armory.protocol.scanning.taking_apart import TooWide
+from armory.protocol.scanning.values import at_once
 
+_PIECE_BYTES = 1 << 20
+"""Looked through for what is no blank at a time: half a millisecond."""
 BATCH_ITEMS = 100
 BATCH_BYTES = 32 << 20
 """Default limit of the messages of a batch, and of the answers to it."""
@@ -66,7 +69,18 @@ def _too_deep(limit: int) -> Malformed:
 
 def is_batch(body: bytes) -> bool:
     """Whether the body is a JSON array."""
-    return body.lstrip(b" \t\r\n")[:1] == b"["
+    first = body[:1]
+    return (first if first > b" " else at_once(beginning(body))) == b"["
+
+
+def beginning(body: bytes | bytearray) -> Generator[None, None, bytes]:
+    """The first byte that is no blank, empty where there is none; in steps."""
+    for at in range(0, len(body), _PIECE_BYTES):
+        piece = body[at : at + _PIECE_BYTES]
+        if not piece.isspace():
+            return bytes(piece.lstrip()[:1])
+        yield
+    return b""
 
 
 def batch_items(body: bytes, most: int = BATCH_ITEMS) -> Generator[None, None, list[Raw]]:

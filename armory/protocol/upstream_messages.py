@@ -14,6 +14,7 @@ from collections.abc import Generator
 import msgspec
 from msgspec import Raw
 
+from armory.protocol.bodies import beginning
 from armory.protocol.jsonrpc import BOM
 from armory.protocol.link import Params
 from armory.protocol.outline import LARGE_BYTES, PIECE_BYTES, condensing
@@ -35,8 +36,6 @@ _IN_STEPS_BYTES = 1 << 20
 """Shorter ones take a parser less than a millisecond."""
 _SCANNED_BYTES = 1 << 20
 """Looked through for a byte at a time: 0.2 ms."""
-_HEAD_BYTES = 64 * 1024
-"""Blanks before a message, at most; what begins with more is taken for empty, if it is none."""
 _BATCH_ITEMS = 1_000
 DEEPEST = 512
 """Levels that are kept of a message that is nested too deep to be decoded."""
@@ -196,7 +195,10 @@ def _rescuing(
     if text.startswith(BOM):
         text = text[len(BOM) :]
     text = yield from mending(text)
-    if text is data and isinstance(why, msgspec.DecodeError) and not _is_batch(text):
+    first = yield from beginning(text)
+    if not first:
+        raise UnreadableMessage("an empty body, where a JSON-RPC message was expected")
+    if text is data and isinstance(why, msgspec.DecodeError) and first != b"[":
         raise _unreadable(data, why)  # it was read as it is
     try:
         return (yield from _opened(text, UpstreamMessage))
@@ -217,7 +219,7 @@ def _opened(
     """One message, or those of a batch, in steps."""
     if not (yield from _one_line_in_steps(text)):
         text = yield from _without_line_ends(text)
-    if not _is_batch(text):
+    if (yield from beginning(text)) != b"[":
         return [(yield from _opening(text, kind))]
     found: list[UpstreamMessage] = []
     size = 0
@@ -240,13 +242,7 @@ def _opening(
     return (yield from reading(text, kind, decode, _VALUES))
 
 
-def _is_batch(text: bytes | bytearray) -> bool:
-    return text[:_HEAD_BYTES].lstrip()[:1] == b"["
-
-
 def _unreadable(data: bytes | bytearray, error: Exception) -> UnreadableMessage:
-    if not data[:_HEAD_BYTES].strip():
-        return UnreadableMessage("an empty body, where a JSON-RPC message was expected")
     return UnreadableMessage(f"not a JSON-RPC message ({error}): {excerpt(data)}")
 
 

@@ -16,7 +16,7 @@ from functools import partial
 from types import TracebackType
 
 from armory.domain.query import Query, VisibleSet
-from armory.domain.results import Selection, lacking
+from armory.domain.results import Loss, Selection, lacking
 from armory.domain.tool import ToolRecord
 from armory.errors import BackendError, InvalidRequest
 from armory.retrieval.embedders.cache import CachedEmbedder
@@ -147,8 +147,12 @@ class Retriever:
 
     @property
     def degraded(self) -> str | None:
-        """Why searching is degraded now, or None."""
-        return self._served.problem or self._dense.problem or None
+        """Why searching is degraded now, for administrators; or None."""
+        return self._lost.why or None
+
+    @property
+    def _lost(self) -> Loss:
+        return self._served.problem or self._dense.problem
 
     @property
     def store_there(self) -> bool | None:
@@ -229,9 +233,9 @@ class Retriever:
         scope = await self._scope(query, snapshot, await self._visible.rows(snapshot, visible))
         awaited = self._served.awaited(None if visible is None else len(visible), scope.size)
         if not scope.size:
-            return Ranking.empty(ranker, lacking(self.degraded, awaited))
+            return Ranking.empty(ranker, lacking(self._lost.told, awaited))
         findings = await self._candidates.find(scope)
-        lost = findings.problem or self.degraded
+        lost = (findings.problem or self._lost).told
         if findings.hits is None:
             if findings.vectors is not None and self._dense.lost:
                 self._recovery.begin()  # perhaps the store is back and empty

@@ -103,7 +103,8 @@ class DatabaseFailed(BackendError):
     """
 
     def __init__(self, what: str, fix: str) -> None:
-        super().__init__(f"{what}; {fix}")
+        told = "the database failed; administrators see why in `armory status`"
+        super().__init__(f"{what}; {fix}", told=told)
         self.what = what
         self.fix = fix
 

@@ -145,9 +145,9 @@ class ScriptedPool:
         """Record the notification."""
         self.notified.append((server, owner, method, params))
 
-    async def roots_changed(self, owner: Owner, client: ClientChannel, said: Params) -> None:
+    async def roots_changed(self, owner: Owner, client: ClientChannel, params: Params) -> None:
         """Record the event."""
-        self.rooted.append((owner, client, said))
+        self.rooted.append((owner, client, params))
 
     def log_level_changed(self, owner: Owner, level: str) -> None:
         """Record the level."""

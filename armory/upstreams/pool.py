@@ -185,9 +185,9 @@ class Pool:
         """
         await self._opened(server).notify(owner, method, params)
 
-    async def roots_changed(self, owner: Owner, client: ClientChannel, said: Params) -> None:
+    async def roots_changed(self, owner: Owner, client: ClientChannel, params: Params) -> None:
         """A client's roots changed: notify the legacy sessions that declared roots for it, with the
-        parameters `said`.
+        parameters `params`.
 
         Questions about roots that follow soon are put to `client`. Modern upstreams need no
         notification: they ask within each call.
@@ -196,7 +196,7 @@ class Pool:
             for link in upstream.links.legacy_links_with_roots(owner, client.capabilities):
                 upstream.set_caller(owner.principal)
                 try:
-                    await link.roots_changed(client, said)
+                    await link.roots_changed(client, params)
                 except ArmoryError as error:
                     log.debug("upstream_roots_news_failed", error=str(error))
 

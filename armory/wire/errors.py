@@ -54,8 +54,8 @@ def error_object(failure: BaseException) -> Raw:
     if isinstance(failure, ArmoryError):
         for kind, code in _CODES:
             if isinstance(failure, kind):
-                return jsonrpc.error(code, failure.message, _data(failure))
-        return jsonrpc.error(codes.INTERNAL_ERROR, failure.message, _data(failure))
+                return jsonrpc.error(code, failure.told, _data(failure))
+        return jsonrpc.error(codes.INTERNAL_ERROR, failure.told, _data(failure))
     return jsonrpc.error(codes.INTERNAL_ERROR, "internal error; the gateway's log has the details")
 
 

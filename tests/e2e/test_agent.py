@@ -128,7 +128,7 @@ async def test_rest_mcp_and_command_line_tell_the_same_and_take_rejections(tmp_p
         assert (found["documents"], found["error"]) == ([], None)
         call["arguments"]["rejected"] = "nothing"
         refused = (await talker.tell("tools/call", call)).message["error"]
-        assert (refused["code"], refused["data"]["parameter"]) == (-32602, "rejected")
+        assert (refused["code"], refused["data"]["parameter"]) == (-32602, "arguments.rejected")
         done = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "armory.cli.main", "search", "--agent", "--json",
             asked["query"], "--url", gateway.url, "--rejected", document["digest"],

@@ -73,7 +73,7 @@ def test_import_adds_to_the_file_and_keeps_its_comments(armory: Run, tmp_path: P
     for line in ("# mine", "# all of them", "notes: {command: x} # stays", "port: 1 # stays too"):
         assert line in text
     config = load_text(text).config
-    assert list(config.upstreams) == ["my-files", "notes"]
+    assert list(config.upstreams) == ["notes", "my-files"]
     assert config.upstreams["my-files"].args == ["-y", "files", "//not-a-comment"]
     assert config.upstreams["notes"].command == "x"
     assert config.server.port == 1

@@ -16,10 +16,18 @@ from mcp import Client
 
 from armory.cli.local import opened, tools_of
 from armory.cli.options import loaded_config
+from tests.threaded import Answering, served
 
 pytestmark = pytest.mark.timeout(300)
 QUERY = "convert a time to another time zone"
 WANTED = "time__convert_time"
+
+
+class Refusing(Answering):
+    """Refuses every key."""
+
+    def do_POST(self) -> None:
+        self.say(b"{}", status=401)
 
 
 async def listed(url: str, ranker: str) -> set[str]:
@@ -94,3 +102,15 @@ def test_a_command_searches_what_takes_long_to_index(
     assert (found["degraded"], WANTED in [tool["name"] for tool in found["tools"]]) == (None, True)
     answer = json.loads(armory("tools", "--query", QUERY, "--json").stdout)
     assert WANTED in [tool["name"] for tool in answer["tools"]]
+
+
+def test_who_runs_a_search_is_told_where_the_embeddings_api_is(
+    armory: Callable[..., Any], demo_upstreams: dict[str, Any], tmp_path: Path
+) -> None:
+    with served(Refusing) as api:
+        openai = {"api_key": "k", "base_url": f"{api}/v1"}
+        rag = {"embedding_model": "text-embedding-3-small", "openai": openai}
+        config = {"upstreams": {"time": demo_upstreams["time"]}, "tool_rag": rag}
+        (tmp_path / "armory.yaml").write_text(yaml.safe_dump(config))
+        found = json.loads(armory("search", QUERY, "--json").stdout)
+    assert f"the embeddings API at {api}/v1 refused the key" in found["degraded"]

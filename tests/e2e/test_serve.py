@@ -79,7 +79,7 @@ def test_health_readiness_discovery_and_metrics(
     assert ready["upstreams"]["time"]["state"] == "ready"
     status, document = fetch(f"{served.base}/.well-known/mcp.json")
     assert status == 200
-    assert set(document["servers"]) == {"time", "notes"}
+    assert set(document["servers"]) == {"time", "notes", "gone"}
     with urllib.request.urlopen(f"{served.base}/metrics", timeout=20) as answer:
         text = answer.read().decode()
     assert 'armory_upstream_up{server="time"} 1.0' in text
@@ -316,8 +316,7 @@ def test_names_that_hang_hold_up_no_other_upstream_and_not_the_end(
     served = serve(
         {"server": {"event_loop": loop}, "upstreams": upstreams}, env={"PYTHONPATH": path}
     )
-    about = f"{served.base}/.well-known/mcp.json"
-    wait_until(lambda: "good" in fetch(about)[1]["servers"])
+    wait_until(lambda: served.readiness()[1]["upstreams"]["good"]["state"] == "ready")
     told = [line for line in served.log if "gone0" in line and "still starting" not in line]
     assert not told, "it is still looked up"
     assert served.stop(timeout_s=15) == 0

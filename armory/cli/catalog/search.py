@@ -6,6 +6,7 @@ Owns: the command and its tables. Never imports a web framework.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -157,6 +158,9 @@ async def _here(
         found = await runtime.retriever.search(query, visible, explain=explain)
         form = Form("modern", load=True)  # as `search_tools` of a running gateway finds by names
         selection = with_named(view, form, query, VisibleCatalog(visible), found)
+        if selection.degraded is not None:  # who runs the search administers it
+            whole = runtime.retriever.degraded or selection.degraded
+            selection = replace(selection, degraded=whole)
         return _answer(selection, explain=explain), unreached(runtime, query.servers)
 
 

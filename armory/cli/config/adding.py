@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -65,25 +65,30 @@ def added(existing: str, upstreams: dict[str, Any], into: Path) -> str:
     Raises:
         ConfigError: they are written on one line, or otherwise than can be added to.
     """
-    text = _added(existing, upstreams, into)
-    if "\r\n" in existing:
-        text = _BARE_NEWLINE.sub("\r\n", text)
-    try:
-        held = taken_in(text, into)
-    except ConfigError:
-        held = {}
-    if held != {**taken_in(existing, into), **upstreams}:
-        raise ConfigError(
-            f"nothing can be added to {into} as it is written; use --print and add it by hand"
-        )
-    return text
+    wanted = {**taken_in(existing, into), **upstreams}
+    for text in _added(existing, upstreams, into):
+        if "\r\n" in existing:
+            text = _BARE_NEWLINE.sub("\r\n", text)
+        try:
+            held = taken_in(text, into)
+        except ConfigError:
+            continue
+        if held == wanted:
+            return text
+    raise ConfigError(
+        f"nothing can be added to {into} as it is written; use --print and add it by hand"
+    )
 
 
-def _added(existing: str, upstreams: dict[str, Any], into: Path) -> str:
+def _added(existing: str, upstreams: dict[str, Any], into: Path) -> Iterator[str]:
+    """The text with the upstreams where they may stand: after those that there are, or else before
+    them.
+    """
     head = _UPSTREAMS.search(existing)
     if head is None:
         gap = "\n" if existing and not existing.endswith("\n\n") else ""
-        return existing + gap + block_text(upstreams)
+        yield existing + gap + block_text(upstreams)
+        return
     if head["rest"].strip() not in ("", "{}"):
         raise ConfigError(
             f"the upstreams of {into} are written on one line, where nothing can be added; "
@@ -93,9 +98,24 @@ def _added(existing: str, upstreams: dict[str, Any], into: Path) -> str:
     line = "upstreams:" if head["rest"].strip() else existing[start : head.end()]
     inner = _INDENT.search(existing, head.end())
     indent = inner[1] if inner and not head["rest"].strip() else "  "
-    return (
-        existing[:start] + line + "\n" + block_text(upstreams, indent) + existing[head.end() + 1 :]
-    )
+    block = block_text(upstreams, indent)
+    end = _end_of_block(existing, head.end() + 1)
+    if end:
+        gap = "" if existing[:end].endswith("\n") else "\n"
+        yield existing[:end] + gap + block + existing[end:]
+    yield existing[:start] + line + "\n" + block + existing[head.end() + 1 :]
+
+
+def _end_of_block(text: str, begin: int) -> int:
+    """Where the last indented line from `begin` on ends, before anything else; 0: there is none."""
+    end, at = 0, begin
+    for line in text[begin:].splitlines(keepends=True):
+        at += len(line)
+        if line[0] in " \t" and line.strip():
+            end = at
+        elif line.strip() and line[0] != "#":
+            break
+    return end
 
 
 def say_added(

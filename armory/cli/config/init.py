@@ -21,14 +21,19 @@ from armory.errors import ConfigError
 
 
 @click.command()
-@click.argument("file", default=default_config, type=click.Path(dir_okay=False, path_type=Path))
+@click.argument(
+    "file", default=default_config, type=click.Path(dir_okay=False, allow_dash=True, path_type=Path)
+)
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 @json_option
 def init(file: Path, force: bool, as_json: bool) -> None:
     """Write a commented FILE and its JSON Schema beside it.
 
-    Default: $ARMORY_CONFIG, else ./armory.yaml.
+    Default: $ARMORY_CONFIG, else ./armory.yaml. With - as FILE it is printed.
     """
+    if str(file) == "-":
+        click.echo(starter_text(), nl=False)
+        return
     if file.exists() and not force:
         raise ConfigError(f"{file} exists already; --force replaces it")
     schema = file.with_name(SCHEMA_FILE)

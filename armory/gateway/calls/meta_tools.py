@@ -126,7 +126,7 @@ class MetaTools:
             raise RpcError(
                 INVALID_PARAMS,
                 "arguments.query is a list; find_tools takes one text, the whole task",
-                {"parameter": "query"},
+                {"parameter": "arguments.query"},
             )
         query = replace(arguments.as_query(context), source="agent")
         check_size(query, context.view.settings)

@@ -302,5 +302,5 @@ def _with_an_object(params: dict[str, Raw]) -> dict[str, Raw]:
     raise RpcError(
         INVALID_PARAMS,
         f"params.arguments is {brief(raw)}; expected an object",
-        {"parameter": "arguments"},
+        {"parameter": "params.arguments"},
     )

@@ -179,7 +179,11 @@ class ToolLists:
         selection = await self.search(context, query, explain=explain, among=among)
         visible = view.visible(context)
         form = Form(context.era, load=True)
-        chosen = _within_budget(view, form, view.pinned(visible), selection)
+        pinned = view.pinned(visible)
+        if pinned and among is not None:
+            pinned = sorted(await among.among(pinned))
+        pinned = [name for name in pinned if _fits(view.catalog.tools[name], query)]
+        chosen = _within_budget(view, form, pinned, selection)
         names = _in_order(view, chosen)
         cut = len(names) < len(visible.tools)
         body = _with_those_for_apps(context, names, view.listed.tools(names, form))
@@ -266,7 +270,7 @@ def _outside_own_groups(context: RequestContext, form: Form, scoped: Set[str]) -
     return list_result(context, LIST, _MEMBER, body, kept=False, private=True)
 
 
-def _fits(tool: ToolRecord, request: ListRequest) -> bool:
+def _fits(tool: ToolRecord, request: ListRequest | Query) -> bool:
     if request.servers is not None and tool.server not in request.servers:
         return False
     return request.categories is None or tool.category in request.categories

@@ -69,7 +69,7 @@ def read_search(params: Mapping[str, Raw]) -> SearchArguments:
         raise RpcError(
             INVALID_PARAMS,
             "arguments.query is missing; expected what you want to do, in plain words",
-            {"parameter": "query"},
+            {"parameter": "arguments.query"},
         )
     texts = check_texts(need_value(raw, "arguments.query"), "arguments.query")
     top_k = _optional(arguments, "top_k")
@@ -92,7 +92,7 @@ def _digests(given: object) -> tuple[str, ...]:
             INVALID_PARAMS,
             f"arguments.rejected: expected a list of at most {MAX_REJECTED:,} digests, as the "
             "`chunks` of an answer have them",
-            {"parameter": "rejected"},
+            {"parameter": "arguments.rejected"},
         )
     return digests
 
@@ -111,7 +111,7 @@ def reading_call(params: Mapping[str, Raw]) -> Generator[None, None, dict[str, R
         raise RpcError(
             INVALID_PARAMS,
             f"arguments.name is {given}; expected the tool's exact name",
-            {"parameter": "name"},
+            {"parameter": "arguments.name"},
         )
     changed = {key: raw for key, raw in params.items() if key not in ("name", "arguments")}
     changed["name"] = arguments["name"]
@@ -133,7 +133,7 @@ def _called_with(inner: Raw) -> Raw:
             INVALID_PARAMS,
             f"arguments.arguments is {brief(inner)}; expected an object, the called tool's own "
             "arguments",
-            {"parameter": "arguments"},
+            {"parameter": "arguments.arguments"},
         )
     return text
 
@@ -151,7 +151,7 @@ def _opening_arguments(params: Mapping[str, Raw]) -> Generator[None, None, dict[
         raise RpcError(
             INVALID_PARAMS,
             f"params.arguments is {brief(raw)}; expected an object",
-            {"parameter": "arguments"},
+            {"parameter": "params.arguments"},
         )
     return opened
 

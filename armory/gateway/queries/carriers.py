@@ -163,11 +163,12 @@ def check_size(query: Query, settings: GatewaySettings) -> None:
     """
     length = sum(map(len, query.texts))
     if length > settings.query_chars:
+        where = "arguments.query" if query.source in ("tool", "agent") else "query"
         raise RpcError(
             INVALID_PARAMS,
             f"the query has {length:,} characters; server.limits.query_chars allows "
             f"{settings.query_chars:,}",
-            {"parameter": "query"},
+            {"parameter": where},
         )
     if query.top_k is not None and query.top_k > settings.query_top_k:
         raise RpcError(

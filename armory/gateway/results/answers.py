@@ -169,7 +169,7 @@ def _short(name: str) -> str:
 
 def failed_call(error: ArmoryError) -> Reply:
     """A result that tells a model what went wrong and whether a retry makes sense."""
-    text = error.message
+    text = error.told
     if error.retry_after_s is not None and _SAYS_WHEN.search(text) is None:
         stop = "" if text.endswith((".", "!", "?")) else "."
         text = f"{text}{stop} Try again in {_spelled(error.retry_after_s)}."

@@ -266,7 +266,7 @@ class PrincipalLists:
             try:
                 lists = await self._pool.fetch_lists(held.server, held.owner, held.capabilities)
             except ArmoryError as error:
-                held.outdated, held.failed = False, error.message
+                held.outdated, held.failed = False, error.told
                 _log.warning("private_lists_not_fetched", upstream=held.server, error=error.message)
                 held.until = time.monotonic() + RETRY_S
                 return

@@ -46,6 +46,7 @@ _LONGEST_WAIT_S = 20.0
 _OTHER_BYTES, _NUMBER_BYTES = 1 << 20, 32
 """Most bytes of an answer beside its vectors, and of each number of a vector that is written
 out."""
+_TOLD = "the embeddings API failed; administrators see why in `armory status`"
 _NOT_FOUND = "; check the model's name, and whether the URL is to end in /v1"
 _OPENAI = "https://api.openai.com/v1"
 """Said to the client, which would else go by OPENAI_BASE_URL."""
@@ -203,7 +204,8 @@ class OpenAIEmbedder:
         if not isinstance(data, list) or len(data) != len(batch):
             raise BackendError(
                 f"{self._where} answered with {_size(data)} for {len(batch)} texts; "
-                "is it an embeddings API?"
+                "is it an embeddings API?",
+                told=_TOLD,
             )
         for place, item in enumerate(data):
             index = getattr(item, "index", None)
@@ -213,7 +215,8 @@ class OpenAIEmbedder:
         if lengths != [self._dimension]:
             raise BackendError(
                 f"{self._where}: vectors of length {lengths}, expected {self._dimension}; "
-                "check tool_rag.openai.dimensions"
+                "check tool_rag.openai.dimensions",
+                told=_TOLD,
             )
         self._spend(batch, answer)
         return unit_rows(vectors, len(batch), self._dimension, self.identity)
@@ -227,6 +230,11 @@ class OpenAIEmbedder:
             self.cost.dollars += tokens * self._price / 1e6
 
     def _failure(self, error: Exception) -> BackendError:
+        found = self._failed(error)
+        found.told = _TOLD
+        return found
+
+    def _failed(self, error: Exception) -> BackendError:
         where = f"the embeddings API at {self._where}"
         if isinstance(error, (AuthenticationError, PermissionDeniedError)):
             return BackendError(f"{where} refused the key (HTTP {error.status_code})")

@@ -31,9 +31,17 @@ from armory.errors import BackendError
 T = TypeVar("T")
 _PORT = 6333
 _MISSING = 404
+_TOLD = "the vector store failed; administrators see why in `armory status`"
 
 
-class Missing(BackendError):
+class StoreFailed(BackendError):
+    """Qdrant failed; callers are told no more than that."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, told=_TOLD)
+
+
+class Missing(StoreFailed):
     """The collection does not exist."""
 
 
@@ -58,7 +66,7 @@ class Access:
     async def run(self, work: Callable[[QdrantClient], T]) -> T:
         """Run blocking work on the client."""
         if self._closed:
-            raise BackendError(f"Qdrant at {self.where}: the connection is closed")
+            raise StoreFailed(f"Qdrant at {self.where}: the connection is closed")
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._pool, self._guarded, work)
 
@@ -79,7 +87,7 @@ class Access:
         except AssertionError as error:  # the client's way to say that an answer has no result
             raise no_answer(self.where) from error
         except (ApiException, ValueError, RuntimeError, OSError) as error:
-            raise BackendError(f"Qdrant at {self.where} failed: {str(error)[:500]}") from error
+            raise StoreFailed(f"Qdrant at {self.where} failed: {str(error)[:500]}") from error
 
     async def aclose(self) -> None:
         """Close client and threads; once is enough."""
@@ -165,7 +173,7 @@ class Searches:
 
     async def _post(self, path: str, body: str) -> tuple[int, bytes]:
         if self._closed:
-            raise BackendError(f"Qdrant at {self.where}: the connection is closed")
+            raise StoreFailed(f"Qdrant at {self.where}: the connection is closed")
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0),
@@ -191,20 +199,20 @@ def proxied(url: str) -> bool:
 def silent(where: str, error: Exception) -> BackendError:
     """The message for a server that does not answer."""
     why = str(error) or "no answer in time"
-    return BackendError(f"Qdrant at {where} does not answer: {why}")
+    return StoreFailed(f"Qdrant at {where} does not answer: {why}")
 
 
 def answered(where: str, status: int, content: bytes) -> BackendError:
     """The message for an error response."""
     hint = "; check tool_rag.qdrant.api_key" if status in (401, 403) else ""
     text = f"HTTP {status}: {content.decode('utf-8', 'replace')[:300]}"
-    kind = Missing if status == _MISSING else BackendError
+    kind = Missing if status == _MISSING else StoreFailed
     return kind(f"Qdrant at {where} answered {text}{hint}")
 
 
 def no_answer(where: str) -> BackendError:
     """The message for a response that is not Qdrant's."""
-    return BackendError(
+    return StoreFailed(
         f"Qdrant at {where} sent something that is no answer; is it a Qdrant server?"
     )
 

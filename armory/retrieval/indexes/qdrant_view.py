@@ -19,7 +19,7 @@ from cachetools import LRUCache
 from armory.errors import BackendError
 from armory.retrieval.indexes.background import Background
 from armory.retrieval.indexes.base import statistics
-from armory.retrieval.indexes.qdrant_access import Missing, Searches
+from armory.retrieval.indexes.qdrant_access import Missing, Searches, StoreFailed
 from armory.retrieval.indexes.qdrant_catalog import CatalogPoints
 from armory.retrieval.ports import FloatArray, IntArray, VectorHits
 from armory.tasks import start, stop
@@ -160,7 +160,7 @@ class QdrantView:
         return lost
 
     def _emptied(self, every: IntArray) -> BackendError:
-        return BackendError(
+        return StoreFailed(
             f"Qdrant at {self._searches.where} holds none of {len(every)} tools; the "
             f"collection {self._searches.collection} was emptied by something else"
         )
@@ -173,7 +173,7 @@ class QdrantView:
         groups = {str(point["id"]): point["vector"] for point in found}
         if lost := len(unique.keys() - groups.keys()):
             self._doubt()
-            raise BackendError(f"Qdrant at {self._searches.where} has lost {lost} tools' vectors")
+            raise StoreFailed(f"Qdrant at {self._searches.where} has lost {lost} tools' vectors")
         return np.array([groups[identifier][0] for identifier in ids], np.float32)
 
     async def probe(self) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from armory.domain.results import NO_LOSS, Loss
 from armory.domain.tool import ToolRecord
 from armory.errors import BackendError
 from armory.logger import Logger
@@ -33,9 +34,9 @@ _MANY = 256
 #: Share of tools with vectors from which on a snapshot with gaps finds more than words alone (.83
 #: against .82 of the wanted tools at three quarters, .75 against .82 at a half; 4,000 tools).
 _ENOUGH = 0.75
-EMBEDDING = "still embedding the tools"
+EMBEDDING = Loss.saying("still embedding the tools")
 
-Publish = Callable[[Snapshot, str], None]
+Publish = Callable[[Snapshot, Loss], None]
 Outdated = Callable[[], bool]
 
 
@@ -52,7 +53,7 @@ class IndexReport:
         embedded: texts that went through the model.
         cached: texts whose vectors were known.
         missing: tools without vectors because the model or the store failed.
-        problem: what failed; "" when nothing did.
+        problem: what failed.
         given_up: other tools were wanted meanwhile; nothing of this is served.
     """
 
@@ -60,7 +61,7 @@ class IndexReport:
     embedded: int = 0
     cached: int = 0
     missing: int = 0
-    problem: str = ""
+    problem: Loss = NO_LOSS
     given_up: bool = False
 
 
@@ -71,7 +72,7 @@ class _Work:
     vectors: dict[str, FloatArray] = field(default_factory=dict[str, FloatArray])
     embedded: int = 0
     cached: int = 0
-    problem: str = ""
+    problem: Loss = NO_LOSS
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +177,7 @@ class Indexer:
         except BackendError as error:
             self.store_failed = True
             _log.warning("indexing_without_vectors", error=str(error), tools=len(tools))
-            problem = work.problem or str(error)
+            problem = work.problem or Loss.of(error)
             return words, IndexReport(len(tools), work.embedded, work.cached, len(tools), problem)
         self.store_failed = False
         missing = len(tools) - len(rows)
@@ -294,7 +295,7 @@ class Indexer:
             try:
                 vectors = await embedder.embed_documents([plan.texts[h] for h in part])
             except BackendError as error:
-                work.problem = str(error)
+                work.problem = Loss.of(error)
                 _log.warning("embedding_failed", done=work.embedded, error=str(error))
                 return
             new = dict(zip(part, vectors, strict=True))

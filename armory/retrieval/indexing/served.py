@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
+from armory.domain.results import NO_LOSS, Loss
 from armory.domain.tool import ToolRecord
 from armory.logger import Logger
 from armory.retrieval.indexing.indexer import Indexer, IndexReport, Superseded
@@ -27,13 +28,13 @@ class ServedTools:
     Attributes:
         snapshot: what is searched; None: nothing is indexed yet.
         wanted: the tools that were asked for last; until they are indexed, others are served.
-        problem: what is lost of the vectors; empty: nothing.
+        problem: what is lost of the vectors.
     """
 
     def __init__(self, indexer: Indexer, on_swap: Callable[[Snapshot], None]) -> None:
         self.snapshot: Snapshot | None = None
         self.wanted: Sequence[ToolRecord] = ()
-        self.problem = ""
+        self.problem = NO_LOSS
         self._indexer = indexer
         self._on_swap = on_swap
         self._lock = asyncio.Lock()
@@ -56,7 +57,7 @@ class ServedTools:
                 return IndexReport(len(tools), given_up=True)
             problem = report.problem
             if report.missing and not problem:
-                problem = f"{report.missing} tools have no vectors"
+                problem = Loss.saying(f"{report.missing} tools have no vectors")
             self._publish(snapshot, problem)
         _log.info(
             "tools_indexed", tools=report.tools, embedded=report.embedded, cached=report.cached,
@@ -78,9 +79,7 @@ class ServedTools:
             return None
         return f"incomplete: {every - served:,} of {every:,} tools are still being indexed"
 
-    def _publish(self, snapshot: Snapshot, problem: str) -> None:
+    def _publish(self, snapshot: Snapshot, problem: Loss) -> None:
         self.snapshot = snapshot
-        self.problem = problem and (
-            f"lexical only: {problem}" if snapshot.view is None else f"incomplete: {problem}"
-        )
+        self.problem = problem.within("lexical only" if snapshot.view is None else "incomplete")
         self._on_swap(snapshot)

@@ -237,4 +237,5 @@ def explain(
     if scores.refused:
         parts.append("the query seems to need no tool")
     text = "; ".join(parts) or "little in common with the query"
-    return f"{text[0].upper()}{text[1:]}: P = {float(scores.probability[position]):.2f}."
+    probability = float(scores.probability[position])
+    return f"{text[0].upper()}{text[1:]}: wanted with probability {probability:.2f}."

@@ -13,6 +13,7 @@ from typing import overload
 
 import numpy as np
 
+from armory.domain.results import NO_LOSS, Loss
 from armory.domain.tool import ToolRecord
 from armory.retrieval.features import NO_MOMENTS, CandidateFeatures, Moments, Subquery
 from armory.retrieval.ports import (
@@ -52,14 +53,14 @@ class Findings:
         vectors: (m, d) of the scope's parts; None: they are not embedded.
         hits: the dense half; None: there is none, or it failed.
         recalled: memory of use; None: there is none, or no vectors to ask it with.
-        problem: what was lost, "" where nothing was.
+        problem: what was lost.
     """
 
     words: Words
     vectors: FloatArray | None = None
     hits: VectorHits | None = None
     recalled: Recalled | None = None
-    problem: str = ""
+    problem: Loss = NO_LOSS
 
 
 class CandidateSearch:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from armory.domain.results import NO_LOSS, Loss
 from armory.errors import BackendError
 from armory.logger import Logger
 from armory.retrieval.embedders.cache import CachedEmbedder
@@ -28,7 +29,10 @@ _log = Logger(__name__)
 BACKOFF_S = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 #: Failures in a row after which the tools are indexed again.
 _LOST = 3
-_TOO_LONG = "lexical only: the query is long, and there was no time for its vectors"
+_LEXICAL_ONLY = "lexical only"
+_TOO_LONG = Loss.saying("the query is long, and there was no time for its vectors").within(
+    _LEXICAL_ONLY
+)
 _LOST_SOME = "incomplete: the vector store has lost the vectors of {} tools, words find them"
 
 
@@ -43,7 +47,7 @@ class Backoff:
         self._failures = 0
         self._counted_at = -math.inf
         self._retry_at = 0.0
-        self._why = ""
+        self._loss = NO_LOSS
 
     @property
     def waiting(self) -> bool:
@@ -56,23 +60,23 @@ class Backoff:
         return self._failures >= _LOST
 
     @property
-    def problem(self) -> str:
-        """Why it is not tried now; "" if it is."""
-        return self._why if self.waiting else ""
+    def problem(self) -> Loss:
+        """Why it is not tried now; nothing if it is."""
+        return self._loss if self.waiting else NO_LOSS
 
-    def failed(self, error: Exception, timeout_s: float, began: float) -> str:
+    def failed(self, error: Exception, timeout_s: float, began: float) -> Loss:
         """Count the failure of a search that began at `began`; returns the reason for
         the answer.
         """
-        why = f"lexical only: {str(error) or f'no answer within {timeout_s} s'}"
+        loss = Loss.of(error, f"no answer within {timeout_s} s").within(_LEXICAL_ONLY)
         if began > self._counted_at:
             wait = BACKOFF_S[min(self._failures, len(BACKOFF_S) - 1)]
             self._failures += 1
             self._counted_at = time.monotonic()
             self._retry_at = self._counted_at + wait
-            self._why = why
-            _log.warning("dense_search_failed", error=why, retry_in_s=wait)
-        return why
+            self._loss = loss
+            _log.warning("dense_search_failed", error=loss.why, retry_in_s=wait)
+        return loss
 
     def succeeded(self) -> None:
         """Reset after a success."""
@@ -116,10 +120,10 @@ class DenseSide:
         return self._backoff.lost
 
     @property
-    def problem(self) -> str:
-        """Why search is lexical only now; "" if it is not."""
+    def problem(self) -> Loss:
+        """Why search is lexical only now; nothing if it is not."""
         away = self.watch.problem
-        return f"lexical only: {away}" if away else self._backoff.problem
+        return away.within(_LEXICAL_ONLY) if away else self._backoff.problem
 
     def succeeded(self) -> None:
         """Reset after a success."""
@@ -135,17 +139,17 @@ class DenseSide:
         except (BackendError, TimeoutError):
             return None
 
-    async def vectors(self, scope: Scope) -> tuple[FloatArray | None, str]:
-        """(m, d) vectors of the scope's parts, or None and why, "" where nothing was lost."""
+    async def vectors(self, scope: Scope) -> tuple[FloatArray | None, Loss]:
+        """(m, d) vectors of the scope's parts, or None and what was lost."""
         if self.embedder is None or scope.snapshot.view is None:
-            return None, ""
+            return None, NO_LOSS
         if lacking := self.problem:
             return None, lacking
         began = time.monotonic()
         try:
             async with asyncio.timeout(self._timeout_s):
                 passages = [part.passage for part in scope.parts]
-                return await self.embedder.embed_passages(passages), ""
+                return await self.embedder.embed_passages(passages), NO_LOSS
         except (BackendError, TimeoutError) as error:
             if isinstance(error, TimeoutError) and not is_short(scope.query):
                 return None, _TOO_LONG  # others' queries are none the slower
@@ -153,11 +157,13 @@ class DenseSide:
 
     async def hits(
         self, scope: Scope, vectors: FloatArray, also: IntArray
-    ) -> tuple[VectorHits | None, str]:
-        """What the store finds in the scope, with the cosines of `also`; or None and why."""
+    ) -> tuple[VectorHits | None, Loss]:
+        """What the store finds in the scope, with the cosines of `also`, or None; and what was
+        lost.
+        """
         view = scope.snapshot.view
         if view is None:
-            return None, ""
+            return None, NO_LOSS
         if lacking := self.problem:
             return None, lacking
         inside, extra = _in_view(scope.snapshot, scope.allowed), _in_view(scope.snapshot, also)
@@ -171,7 +177,7 @@ class DenseSide:
                 return None, self.problem
             return None, self._backoff.failed(error, self._timeout_s, began)
         self._backoff.succeeded()
-        return hits, _LOST_SOME.format(hits.lost) if hits.lost else ""
+        return hits, Loss.saying(_LOST_SOME.format(hits.lost)) if hits.lost else NO_LOSS
 
 
 def _in_view(snapshot: Snapshot, rows: IntArray | None) -> IntArray | None:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
+from armory.domain.results import NO_LOSS, Loss
 from armory.errors import BackendError
 from armory.logger import Logger
 from armory.retrieval.ports import Probed
@@ -42,8 +43,8 @@ class StoreWatch:
         on_back: Callable[[], None],
         on_loss: Callable[[], None],
     ) -> None:
-        self.problem = ""
-        """Why the store is away; "" while it is there."""
+        self.problem = NO_LOSS
+        """Why the store is away; nothing while it is there."""
         self._view = view
         self._on_back = on_back
         self._on_loss = on_loss
@@ -93,21 +94,22 @@ class StoreWatch:
                 whole = await view.probe()
         except TimeoutError:
             if self.problem or self._slow:
-                self._unreachable(f"the vector store does not answer within {SLOW_S:g} s")
+                why = f"the vector store does not answer within {SLOW_S:g} s"
+                self._unreachable(Loss.saying(why))
             elif not self._slow:
                 self._slow = True
                 await self._probe(view)
         except BackendError as error:
-            self._unreachable(str(error))
+            self._unreachable(Loss.of(error))
         else:
             self._reached()
             if not whole:
                 self._on_loss()
 
-    def _unreachable(self, why: str) -> None:
+    def _unreachable(self, loss: Loss) -> None:
         if not self.problem:
-            _log.warning("vector_store_away", error=why)
-        self.problem = why
+            _log.warning("vector_store_away", error=loss.why)
+        self.problem = loss
         now = asyncio.get_running_loop().time()
         for limit in self._limits:
             limit.reschedule(now)
@@ -115,6 +117,6 @@ class StoreWatch:
     def _reached(self) -> None:
         self._slow = False
         if self.problem:
-            self.problem = ""
+            self.problem = NO_LOSS
             _log.info("vector_store_back")
             self._on_back()

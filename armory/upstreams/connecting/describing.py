@@ -67,6 +67,7 @@ class Description:
                 f"upstream {self._spec.key!r}: its description says by now that the API is at "
                 f"{api.base}; restart the upstream, or give base_url",
                 upstream=self._spec.key,
+                told=f"upstream {self._spec.key!r}: its description has changed",
             )
         self._api = api
         return api
@@ -84,6 +85,7 @@ async def _described(spec: UpstreamSpec) -> Api:
         raise UpstreamUnavailable(
             f"upstream {spec.key!r}: its description {_shown(place)} cannot be used: {reason}",
             upstream=spec.key,
+            told=f"upstream {spec.key!r}: its description cannot be used",
         ) from None
 
 

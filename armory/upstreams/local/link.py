@@ -40,7 +40,7 @@ class LocalLink(BaseLink):
     async def notify(self, method: str, params: Params) -> None:
         """Does nothing: there is no server to notify."""
 
-    async def roots_changed(self, client: ClientChannel, said: Params) -> None:
+    async def roots_changed(self, client: ClientChannel, params: Params) -> None:
         """Does nothing: no server asks for roots."""
 
     async def close(self) -> None:

@@ -157,8 +157,8 @@ class BaseLink(ABC):
         """Send a notification. Does nothing in the modern era."""
 
     @abstractmethod
-    async def roots_changed(self, client: ClientChannel, said: Params) -> None:
-        """Tell the upstream that this client's roots changed, with the parameters `said`. Does
+    async def roots_changed(self, client: ClientChannel, params: Params) -> None:
+        """Tell the upstream that this client's roots changed, with the parameters `params`. Does
         nothing in the modern era.
 
         Raises:

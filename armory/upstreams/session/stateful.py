@@ -74,7 +74,7 @@ class StatefulLink(BaseLink):
                 upstream=self.server,
             ) from None
 
-    async def roots_changed(self, client: ClientChannel, said: Params) -> None:
+    async def roots_changed(self, client: ClientChannel, params: Params) -> None:
         """As `BaseLink.roots_changed`."""
         self.requests.attribution.roots_changed(client)
-        await self.notify(ROOTS_CHANGED, said)
+        await self.notify(ROOTS_CHANGED, params)

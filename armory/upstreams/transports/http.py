@@ -121,7 +121,7 @@ class HttpLink(BaseLink):
     async def notify(self, method: str, params: Params) -> None:
         """Does nothing: the era has no notifications from clients."""
 
-    async def roots_changed(self, client: ClientChannel, said: Params) -> None:
+    async def roots_changed(self, client: ClientChannel, params: Params) -> None:
         """Does nothing: modern upstreams ask for roots within each call."""
 
     async def close(self) -> None:

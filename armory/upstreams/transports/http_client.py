@@ -211,13 +211,17 @@ class HttpClient:
             self._look_again()
             tls = f"upstreams.{self._spec.key}.tls"
             what = f"the certificate of {where} is not trusted ({said}); see {tls}"
+            told = "its certificate is not trusted"
         elif isinstance(error, NoConnection):
-            what = f"no connection to {where} ({error})"
+            what, told = f"no connection to {where} ({error})", f"no connection ({error})"
         elif isinstance(error, ClosedEarly | BadAnswer):
-            what = f"{where}: {error}"
+            what, told = f"{where}: {error}", str(error)
         else:
-            what = failure_text(error, where)
-        return UpstreamUnavailable(f"upstream {self._spec.key!r}: {what}", upstream=self._spec.key)
+            what, told = failure_text(error, where), "the exchange with it failed"
+        key = self._spec.key
+        return UpstreamUnavailable(
+            f"upstream {key!r}: {what}", upstream=key, told=f"upstream {key!r}: {told}"
+        )
 
     def _look_again(self) -> None:
         """Load `tls.ca_file` again: it may be replaced while the gateway runs."""
@@ -249,6 +253,7 @@ class HttpClient:
                 f"upstream {self._spec.key!r} redirects to {location[:200] or 'nowhere'!r}, which "
                 "is another origin; use that URL in the configuration if it is the intended server",
                 upstream=self._spec.key,
+                told=f"upstream {self._spec.key!r} redirects to another origin",
             )
         return moved
 

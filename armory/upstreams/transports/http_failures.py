@@ -38,16 +38,20 @@ class HttpFailure(UpstreamUnavailable):
         leads_to: str = "",
     ) -> None:
         hint = f"; check the path of upstreams.{server}.url" if status == 404 else ""
+        told = hint
         if leads_to:
+            told = "; it leads elsewhere"
             hint = (
                 f"; it leads to {_shown(leads_to)!r}, and is not followed: give that as "
                 f"upstreams.{server}.url if it is the server"
             )
-        answered = _answered(status, body) + hint
+        said = _answered(status, body)
+        answered = said + hint
         super().__init__(
             self._message(server, answered),
             upstream=server,
             retry_after_s=retry_after_s,
+            told=self._message(server, said + told),
         )
         self.answered = answered
         self.status = status

@@ -118,7 +118,7 @@ def problem_of(error: ArmoryError) -> Problem:
     elif isinstance(error, RateLimited) and error.limit is not None:
         resets_at_s = math.ceil(time.time() + (error.retry_after_s or 0))
         headers |= _limits(error.limit, 0, resets_at_s)
-    detail = error.message if status != 500 else "something went wrong inside; see the log"
+    detail = error.told if status != 500 else "something went wrong inside; see the log"
     return Problem(
         status,
         error.code,

@@ -265,7 +265,7 @@ def _refused(
     data = {"code": failure.code}
     if isinstance(failure, UpstreamUnavailable):
         data["upstream"] = failure.upstream
-    return refusal(status, code, failure.message, id=id, data=data, headers=headers)
+    return refusal(status, code, failure.told, id=id, data=data, headers=headers)
 
 
 def preflight(origin: str | None, request: web.Request) -> web.Response:

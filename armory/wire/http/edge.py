@@ -317,7 +317,7 @@ class HttpEdge:
             principal = await self._admission.caller(request)
         except RequestRejected as rejected:
             return rejected.response
-        document = self._gateway.description.discovery(self._gateway.view, principal)
+        document = self._gateway.discovery(principal)
         document["protocolVersions"] = [*versions.LEGACY_VERSIONS, *versions.MODERN_VERSIONS]
         headers = {"Cache-Control": "no-store", **(cors_headers(shared) if shared else {})}
         return json_answer(None, encode(document), headers=headers)

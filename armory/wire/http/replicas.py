@@ -87,7 +87,7 @@ class Replicas(Directory):
             owner = await self.owner(session_id)
         except ArmoryError as error:
             id = await _id_in(admitted.body)
-            return refusal(503, codes.BACKEND, error.message, id=id, headers=admitted.extra)
+            return refusal(503, codes.BACKEND, error.told, id=id, headers=admitted.extra)
         if owner is not None:
             with suppress(OwnerGone):
                 return await self.pass_on(admitted, owner)

@@ -224,8 +224,8 @@ class Sessions:
         elif message.method == ROOTS_CHANGED:
             # No request is open by which an upstream could ask what they are now.
             news = self._gateway.client_news
-            said = meta_alone(notified(message), transparent=session.endpoint.transparent)
-            session.run(news.roots_changed(session, session.channel, said))
+            params = meta_alone(notified(message), transparent=session.endpoint.transparent)
+            session.run(news.roots_changed(session, session.channel, params))
         elif message.method == CANCELLED:
             session.cancel(*cancelled(message))
         elif message.method == PROGRESS:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from armory.cli.main import main
-from armory.config import load_file
+from armory.config import load_file, load_text
 
 pytestmark = pytest.mark.usefixtures("empty_folder")
 
@@ -44,12 +44,42 @@ def test_what_is_written_is_the_configuration_that_the_variable_names(
     assert not Path("armory.yaml").exists()
 
 
+def test_a_configuration_to_start_from_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(("init", "-"))
+    assert not ended.value.code
+    assert load_text(capsys.readouterr().out).config.upstreams
+    assert not Path("-").exists()
+
+
+@pytest.mark.parametrize(
+    ("before", "behind"),
+    [
+        (
+            "upstreams:\n  here:\n    command: x\n  # more to come\n",
+            "\n# rest\nserver:\n  port: 1\n",
+        ),
+        ("upstreams:\n  here:\n    command: x\n", ""),
+        ("upstreams:\n  here:\n    command: |\n      x\n\n      # y\n", "\n"),
+        ("upstreams:\n# none yet\n", "server: {port: 1}\n"),
+    ],
+)
+def test_what_is_added_follows_what_is_there(before: str, behind: str) -> None:
+    Path("armory.yaml").write_text(before + behind)
+    assert taken_over({"there": {"command": "y"}}) == 0
+    written = Path("armory.yaml").read_text()
+    assert list(load_file(Path("armory.yaml")).config.upstreams)[-1] == "there"
+    if "here" in before:
+        assert written.startswith(before)
+        assert written.endswith(f"  there:\n    command: y\n{behind}")
+
+
 @pytest.mark.parametrize("env", [{}, {"API_TOKEN": "in-clear"}])
 def test_a_file_of_windows_is_added_to_and_keeps_its_newlines(env: dict[str, str]) -> None:
     file = Path("armory.yaml")
     file.write_bytes(b"\xef\xbb\xbfupstreams: # mine\r\n  here:\r\n    command: x\r\n")
     assert taken_over({"there": {"command": "y", "env": env}}) == 0
-    assert list(load_file(file).config.upstreams) == ["there", "here"]
+    assert list(load_file(file).config.upstreams) == ["here", "there"]
     written = file.read_bytes()
     assert written.count(b"\n") == written.count(b"\r\n") > 3
     assert b"upstreams: # mine\r\n" in written

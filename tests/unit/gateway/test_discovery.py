@@ -37,6 +37,16 @@ async def test_discovery_shows_what_the_caller_may_see(bench: Bench) -> None:
     assert "servers" not in describe(bench.gateway.view, None)
 
 
+async def test_discovery_names_upstreams_that_were_never_up(bench: Bench) -> None:
+    bench.pool.down.append("asleep")
+    bench.gateway.reconfigure(
+        policy=Policy([Rule(("a",), allow=("*",)), Rule(("b",), allow=("up__*",))])
+    )
+    for who, shown in (("a", ["up", "asleep"]), ("b", ["up"])):
+        assert [*bench.gateway.discovery(Principal(who))["servers"]] == shown
+    assert "servers" not in bench.gateway.discovery(None)
+
+
 async def test_capabilities_name_nothing_of_servers_that_a_caller_does_not_see(
     bench: Bench,
 ) -> None:

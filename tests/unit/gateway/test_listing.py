@@ -73,6 +73,20 @@ async def test_a_query_chooses_in_catalog_order(bench: Bench) -> None:
     assert await bench.tools(asked) == ALL
 
 
+async def test_a_pinned_tool_is_not_listed_for_who_asks_for_others(bench: Bench) -> None:
+    configure(bench, pin=("*tool5",), tool_rag=True, experimental=frozenset({"filter"}))
+    query: dict[str, Any] = {"dev.armory/query": "1"}
+    for meta, params in (
+        ({"dev.armory/servers": ["away"]}, {}),
+        ({"dev.armory/categories": ["none"]}, {}),
+        ({}, {"filter": {"namePatterns": ["up__tool1"]}}),
+    ):
+        for asked in (query | meta, meta):
+            assert "up__tool5" not in await bench.tools(bench.context(meta=asked), params)
+    for meta in (query, query | {"dev.armory/servers": ["up"]}):
+        assert "up__tool5" in await bench.tools(bench.context(meta=meta))
+
+
 async def test_the_token_budget(bench: Bench) -> None:
     size = len(bench.gateway.view.listed.tool("up__tool0", Form("modern", load=True)))
     configure(bench, token_budget=-(-2 * size // 4), pin=("*tool0",))

@@ -59,6 +59,28 @@ async def test_what_stands_beside_a_query_counts_for_a_search_by_the_model(bench
         await bench.call("search_tools", {"query": "number"}, url={"ranker": ["best"]})
 
 
+@pytest.mark.parametrize(
+    ("name", "arguments", "parameter"),
+    [
+        ("search_tools", {}, "arguments.query"),
+        ("search_tools", {"query": ""}, "arguments.query"),
+        ("search_tools", {"query": "number number"}, "arguments.query"),
+        ("search_tools", {"query": "number", "top_k": 0}, "arguments.top_k"),
+        ("search_tools", 1, "params.arguments"),
+        ("call_tool", {}, "arguments.name"),
+        ("call_tool", {"name": "up__tool1", "arguments": 1}, "arguments.arguments"),
+        ("up__tool1", 1, "params.arguments"),
+    ],
+)
+async def test_an_error_names_the_parameter_as_its_text_does(
+    bench: Bench, name: str, arguments: Any, parameter: str
+) -> None:
+    bench.gateway.reconfigure(settings=GatewaySettings(query_chars=12))
+    with pytest.raises(RpcError) as refused:
+        await bench.call(name, arguments)
+    assert refused.value.data == {"parameter": parameter}
+
+
 async def test_longer_or_larger_than_configured_is_refused(bench: Bench) -> None:
     limits = GatewaySettings(query_chars=12, query_top_k=3, find_tools=True)
     bench.gateway.reconfigure(settings=limits)

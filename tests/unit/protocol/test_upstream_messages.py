@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from armory.protocol import jsonrpc
+from armory.protocol import bodies, jsonrpc
 from armory.protocol.jsonrpc import error_of
 from armory.protocol.rawjson import object_of
 from armory.protocol.scanning.values import PIECE_BYTES, at_once
@@ -51,6 +51,17 @@ def test_a_byte_order_mark_is_none_of_it(size: int) -> None:
 def test_a_batch_is_read_message_by_message() -> None:
     first, second = decode(b' [{"id":1,"result":{}},{"method":"m","params":{"a":[1]}}]')
     assert (first.id, second.method, bytes(params_of(second)["a"])) == (1, "m", b"[1]")
+
+
+@pytest.mark.parametrize("blanks", [1, 100_000, 3 << 20])
+def test_a_batch_behind_many_blanks_is_one(blanks: int) -> None:
+    data = b" \r\n\t" * (blanks // 4) + b' [{"method":"a"},{"method":"b"}]'
+    assert bodies.is_batch(data)
+    assert [message.method for message in decode(data)] == ["a", "b"]
+    with pytest.raises(UnreadableMessage, match="not a JSON-RPC message"):
+        decode(b" " * blanks + b"nothing")
+    with pytest.raises(UnreadableMessage, match="an empty body"):
+        decode(b" " * blanks)
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ async def test_a_failing_model_at_indexing_recovers_by_itself(
     model.failure = BackendError("no key")
     async with Retriever(model, ExactIndex(), rankers, LOW) as one:
         report = await one.index(tools)
-        assert (report.missing, report.problem) == (5, "no key")
+        assert (report.missing, report.problem.why) == (5, "no key")
         found = await one.search(Query(("send an email",)))
         assert found.degraded is not None
         assert "no key" in found.degraded

@@ -75,7 +75,7 @@ async def test_away_at_indexing_then_back(
     model = HashingEmbedder()
     async with Retriever(model, index, rankers, LOW) as one:
         report = await one.index(tools)
-        assert (report.missing, report.problem) == (5, "the store is away")
+        assert (report.missing, report.problem.why) == (5, "the store is away")
         found = await one.search(Query(("send an email",)))
         assert found.matches[0].tool.name == "mail__send_email"
         assert found.degraded == "lexical only: the store is away"
@@ -111,7 +111,7 @@ async def test_a_qdrant_server_that_is_not_there(
     )
     async with Retriever(model, index, rankers, LOW) as one:
         report = await one.index(tools)
-        assert "127.0.0.1:9 does not answer" in report.problem
+        assert "127.0.0.1:9 does not answer" in report.problem.why
         found = await one.search(Query(("send an email",)))
         assert found.matches[0].tool.name == "mail__send_email"
 

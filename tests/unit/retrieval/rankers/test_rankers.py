@@ -180,7 +180,9 @@ def test_past_uses_lift_a_tool() -> None:
     before = names(found, ranker.rank(found, RankSettings()).order).index("git__commit")
     after = ranker.rank(learnt, RankSettings())
     assert names(learnt, after.order).index("git__commit") == 0 < before
-    assert "led to it before" in ranker.reason(learnt, after, 0)
+    said = ranker.reason(learnt, after, 0)
+    assert "led to it before" in said
+    assert said.endswith(f": wanted with probability {float(after.probability[0]):.2f}.")
 
 
 def test_one_remembered_tool_does_not_push_down_the_others() -> None:
