@@ -1,0 +1,84 @@
+"""A question that waits for a person holds up no other call of that person's session."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.protocol.gateways import GatewayClient, running
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
+ELICIT = {"elicitation": {"form": {}}}
+PATHS = os.pathsep.join(filter(None, sys.path))
+CALL_S = 10.0
+
+
+def config(**upstream: Any) -> dict[str, Any]:
+    args = ["-m", "armory.testing.upstreams.stdio", "--era", "legacy"]
+    old = {"command": sys.executable, "args": args, "env": {"PYTHONPATH": PATHS}, **upstream}
+    return {
+        "security": {"tokens": {name: {"token": f"token-of-{name}"} for name in ("ann", "bob")}},
+        "upstreams": {"old": {"call_timeout_s": CALL_S, **old}},
+        "tool_rag": {"enabled": False},
+    }
+
+
+async def call(gateway: GatewayClient, tool: str, **more: Any) -> dict[str, Any]:
+    params = {"name": f"old__{tool}", "arguments": {}, **more}
+    return await gateway.result("tools/call", params, capabilities=ELICIT)
+
+
+async def answer(gateway: GatewayClient, asked: dict[str, Any], name: str) -> dict[str, Any]:
+    """The result of a call whose form is filled in."""
+    (key,) = asked["inputRequests"]
+    filled = {key: {"action": "accept", "content": {"name": name}}}
+    state = asked["requestState"]
+    done = await call(gateway, "elicit", requestState=state, inputResponses=filled)
+    return done["structuredContent"]["result"]["content"]
+
+
+async def test_forms_that_are_open_hold_up_no_call(tmp_path: Path) -> None:
+    async with running(tmp_path, config()) as house:
+        gateway = GatewayClient(house.url, house.http)
+        first = await call(gateway, "elicit")
+        report = await call(gateway, "report")
+        assert report["structuredContent"]["cancelled"] == []
+        second = await call(gateway, "elicit")
+        assert first["resultType"] == second["resultType"] == "input_required"
+        third, fourth = await asyncio.gather(call(gateway, "elicit"), call(gateway, "echo"))
+        assert fourth.get("isError") is not True
+        # Each answer goes to its own call, in whatever order they come.
+        names = {"second": second, "third": third, "first": first}
+        for name, asked in names.items():
+            assert await answer(gateway, asked, name) == {"name": name}
+        assert (await call(gateway, "echo")).get("isError") is not True
+
+
+async def test_an_answer_waits_for_a_call_that_may_be_asked_something(tmp_path: Path) -> None:
+    async with running(tmp_path, config(call_timeout_s=2.0)) as house:
+        gateway = GatewayClient(house.url, house.http)
+        asked = await call(gateway, "elicit")
+        async with asyncio.TaskGroup() as group:
+            hanging = group.create_task(call(gateway, "hang"))
+            answered = group.create_task(answer(gateway, asked, "ann"))
+            done, _ = await asyncio.wait((hanging, answered), return_when="FIRST_COMPLETED")
+            assert done == {hanging}
+        assert hanging.result()["isError"]
+        assert answered.result() == {"name": "ann"}
+
+
+async def test_others_on_a_shared_session_have_no_turn_meanwhile(tmp_path: Path) -> None:
+    """What is asked then could be for either, and two people share the session."""
+    shared = config(isolation="shared", call_timeout_s=2.0)
+    async with running(tmp_path, shared) as house:
+        gateway = GatewayClient(house.url, house.http)
+        asked = await call(gateway, "elicit")
+        params = {"name": "old__elicit", "arguments": {}}
+        refused = await gateway.result("tools/call", params, capabilities=ELICIT, who="bob")
+        assert "waits for the answer to a question" in refused["content"][0]["text"]
+        assert await answer(gateway, asked, "ann") == {"name": "ann"}
