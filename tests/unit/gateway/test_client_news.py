@@ -28,8 +28,8 @@ class SlowPool(ScriptedPool):
 
     go_on: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def roots_changed(self, owner: Owner, client: ClientChannel, said: Params) -> None:
-        await super().roots_changed(owner, client, said)
+    async def roots_changed(self, owner: Owner, client: ClientChannel, params: Params) -> None:
+        await super().roots_changed(owner, client, params)
         await self.go_on.wait()
 
 
