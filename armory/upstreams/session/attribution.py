@@ -112,7 +112,7 @@ class Attribution:
         return None if self._link.spec.isolation == "shared" else self._turns.of(pending.call)
 
     async def go_on(self, turn: Turn) -> None:
-        """A call's client has answered: wait for its turn, in which it may ask again."""
+        """A call's client has answered: wait a moment for its turn, in which it may ask again."""
         await self._turns.go_on(turn)
 
     def waits_for_person(self) -> bool:

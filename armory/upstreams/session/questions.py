@@ -259,11 +259,10 @@ class Questions:
         if token is not None:
             HEARS_PROGRESS.set(partial(self._progressed, token))
         turn = self._attribution.turn_of(waiting[0]) if len(waiting) == 1 else None
-        if turn is not None:
-            turn.give()
+        lent = turn is not None and turn.lend()
         try:
             data = await _answered(question, client)
-            if turn is not None:
+            if turn is not None and lent:
                 await self._attribution.go_on(turn)
         finally:
             for pending in waiting:

@@ -69,16 +69,25 @@ class Turn:
     def __init__(self, lock: asyncio.Lock) -> None:
         self._lock = lock
         self._again = asyncio.Lock()  # one call may wait for several answers
-        self._over = False
+        self._over = self._lent = False
         self.held = False
 
     async def take(self) -> None:
         """Wait until nobody else's turn is left."""
         await self._lock.acquire()
-        self.held = True
+        self.held, self._lent = True, False
+
+    def lend(self) -> bool:
+        """Let others have theirs while the call's client is asked; returns whether the call has to
+        take it again: one that was slow may have none any more.
+        """
+        if self.held:
+            self._lent = True
+            self.give()
+        return self._lent
 
     async def take_again(self) -> None:
-        """The same, unless the call ends meanwhile."""
+        """Take it after it was lent, unless the call ends meanwhile."""
         async with self._again:
             if not self.held and not self._over:
                 await self.take()
@@ -143,10 +152,14 @@ class Turns:
                 yield
 
     async def go_on(self, turn: Turn) -> None:
-        """Take the turn of a call again whose client was asked, before the upstream is answered."""
-        await turn.take_again()
-        async with self._after_abandoned():
-            return
+        """Take the turn of a call again whose client was asked, before the upstream is answered; a
+        slow call of another turn holds up no answer for more than a moment.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._alone_s):
+                await turn.take_again()
+                async with self._after_abandoned():
+                    return
 
     def alone_at_first(
         self, call: Call, *, patient: bool

@@ -167,7 +167,7 @@ async def test_a_call_that_waits_for_two_answers_has_its_turn_after_either() -> 
     turn, other = Turn(lock), Turn(lock)
     async with asyncio.timeout(BOUND_S), asyncio.TaskGroup() as group:
         await turn.take()
-        turn.give()
+        assert turn.lend()
         await other.take()
         again = [group.create_task(turn.take_again()) for _ in "12"]
         await settle()
@@ -176,6 +176,7 @@ async def test_a_call_that_waits_for_two_answers_has_its_turn_after_either() -> 
     assert turn.held
     turn.end()
     assert not lock.locked()
+    assert not Turn(lock).lend(), "what has no turn need not take one again"
 
 
 async def test_a_call_that_ended_takes_no_turn_any_more() -> None:
@@ -183,7 +184,7 @@ async def test_a_call_that_ended_takes_no_turn_any_more() -> None:
     turn, other = Turn(lock), Turn(lock)
     async with asyncio.timeout(BOUND_S), asyncio.TaskGroup() as group:
         await turn.take()
-        turn.give()
+        assert turn.lend()
         await other.take()
         group.create_task(turn.take_again())
         await settle()
@@ -202,7 +203,7 @@ async def test_a_call_that_is_cancelled_while_it_is_asked_takes_nobody_their_tur
         async with session.one_at_a_time(asked):
             turn = session.of(asked)
             assert turn is not None
-            turn.give()
+            assert turn.lend()
             await asyncio.Event().wait()
 
     async def beside(number: int) -> None:
@@ -222,3 +223,23 @@ async def test_a_call_that_is_cancelled_while_it_is_asked_takes_nobody_their_tur
         end.set()
     assert inside == [1, 2]
     assert session.of(asked) is None
+
+
+async def test_an_answer_waits_for_a_turn_but_not_for_a_slow_one() -> None:
+    for alone_s, waits in ((BOUND_S * 2, True), (0.0, False)):
+        session = Turns(Silent(), lambda: 0, alone_s=alone_s)
+        asked, other = call("asks", "elicitation"), call("asks", "elicitation")
+        async with asyncio.timeout(BOUND_S), session.one_at_a_time(asked):
+            turn = session.of(asked)
+            assert turn is not None
+            assert turn.lend()
+            async with session.one_at_a_time(other):
+                going_on = asyncio.create_task(session.go_on(turn))
+                await settle()
+                if waits:
+                    assert not going_on.done()
+                else:
+                    await going_on
+                    assert not turn.held
+            await going_on
+            assert turn.held is waits
