@@ -37,6 +37,7 @@ class Told(asyncio.SubprocessProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.events.append("made")
+        self.transport = cast("ChildTransport", transport)  # before anything is read
 
     def pipe_data_received(self, fd: int, data: bytes | str) -> None:
         assert isinstance(data, bytes)
@@ -120,7 +121,7 @@ async def test_what_waits_for_its_turn_is_not_overtaken() -> None:
     def read_on(on: bool) -> None:
         nonlocal held
         held = not on
-        pipe = cast("asyncio.ReadTransport", transport.get_pipe_transport(1))
+        pipe = cast("asyncio.ReadTransport", told.transport.get_pipe_transport(1))
         if not pipe.is_closing():
             (pipe.resume_reading if on else pipe.pause_reading)()
 
@@ -131,10 +132,11 @@ async def test_what_waits_for_its_turn_is_not_overtaken() -> None:
             reader.take(data)
 
     reader = Lines("up", 1 << 20, take, lambda _id, _why: None, read_on)
-    transport = await child(Reading(), "for i in range(20_000): print('line', i, 'x' * 100)")
+    told = Reading()
+    await child(told, "for i in range(20_000): print('line', i, 'x' * 100)")
     await until(lambda: len(lines) == 20_000)
     assert [int(line.split()[1]) for line in lines] == list(range(20_000))
-    transport.close()
+    told.transport.close()
 
 
 async def test_heavy_lines_take_turns_with_everything_else() -> None:
