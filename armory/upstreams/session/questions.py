@@ -258,12 +258,16 @@ class Questions:
         token = (members_or_none(question.params.get("_meta")) or {}).get(PROGRESS_TOKEN)
         if token is not None:
             HEARS_PROGRESS.set(partial(self._progressed, token))
-        turn = self._attribution.turn_of(waiting[0]) if len(waiting) == 1 else None
-        lent = turn is not None and turn.lend()
         try:
-            data = await _answered(question, client)
-            if turn is not None and lent:
-                await self._attribution.go_on(turn)
+            answer = await client.ask(question.method, question.params)
+        except ClientGone:
+            gone = jsonrpc.error(INTERNAL_ERROR, "the client is gone")
+            data = jsonrpc.error_response(question.key, gone)
+        else:
+            if answer.error is not None:
+                data = jsonrpc.error_response(question.key, answer.error)
+            else:
+                data = jsonrpc.response(question.key, answer.result or EMPTY_OBJECT)
         finally:
             for pending in waiting:
                 pending.resume()
@@ -273,15 +277,3 @@ class Questions:
 
     def _progressed(self, token: Raw, params: Params) -> None:
         self._replies.send_beside(jsonrpc.notification(PROGRESS, {**params, PROGRESS_TOKEN: token}))
-
-
-async def _answered(question: Question, client: ClientChannel) -> bytes:
-    """The response to a question: what its client answers, or that it is gone."""
-    try:
-        answer = await client.ask(question.method, question.params)
-    except ClientGone:
-        gone = jsonrpc.error(INTERNAL_ERROR, "the client is gone")
-        return jsonrpc.error_response(question.key, gone)
-    if answer.error is not None:
-        return jsonrpc.error_response(question.key, answer.error)
-    return jsonrpc.response(question.key, answer.result or EMPTY_OBJECT)

@@ -5,21 +5,15 @@ Owns: turns, and what is known of tools and resources that never ask. Never impo
 Where several clients share a session over stdio or HTTP+SSE, nothing says because of which call the
 upstream asks. So the first call of each tool runs alone for a moment: either it asks, and from then
 on such calls run one at a time; or it ends without a question, and the next calls of that tool wait
-for nobody. While a call's client is asked, others have their turn: a call that waits for an answer
-asks nothing else. A call that was given up may still make its upstream ask for a moment: until then
-no other call that could be asked is sent.
+for nobody. A call that was given up may still make its upstream ask for a moment: until then no
+other call that could be asked is sent.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import (
-    AbstractAsyncContextManager,
-    asynccontextmanager,
-    contextmanager,
-    suppress,
-)
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from cachetools import LRUCache
 
@@ -59,53 +53,6 @@ class Silent:
         return self._tools if method == "tools/call" else self._others
 
 
-class Turn:
-    """The turn of one call, which it may give to others before it ends.
-
-    Args:
-        lock: held by the one whose turn it is.
-    """
-
-    def __init__(self, lock: asyncio.Lock) -> None:
-        self._lock = lock
-        self._again = asyncio.Lock()  # one call may wait for several answers
-        self._over = self._lent = False
-        self.held = False
-
-    async def take(self) -> None:
-        """Wait until nobody else's turn is left."""
-        await self._lock.acquire()
-        self.held, self._lent = True, False
-
-    def lend(self) -> bool:
-        """Let others have theirs while the call's client is asked; returns whether the call has to
-        take it again: one that was slow may have none any more.
-        """
-        if self.held:
-            self._lent = True
-            self.give()
-        return self._lent
-
-    async def take_again(self) -> None:
-        """Take it after it was lent, unless the call ends meanwhile."""
-        async with self._again:
-            if not self.held and not self._over:
-                await self.take()
-        if self._over:
-            self.give()
-
-    def give(self) -> None:
-        """Let others have theirs."""
-        if self.held:
-            self.held = False
-            self._lock.release()
-
-    def end(self) -> None:
-        """The call is over."""
-        self._over = True
-        self.give()
-
-
 class Turns:
     """The turns of one session's calls.
 
@@ -126,40 +73,14 @@ class Turns:
         self._silent = silent
         self._busy = busy
         self._abandoned: dict[int, float] = {}
-        self._lock = asyncio.Lock()
-        self._of_calls: dict[int, Turn] = {}  # by the identity of the call
+        self._turn = asyncio.Lock()
         self._ended = asyncio.Event()
 
-    def of(self, call: Call) -> Turn | None:
-        """The turn of a call; None: it has none, since it need not wait for others."""
-        return self._of_calls.get(id(call))
-
-    @contextmanager
-    def _turn(self, call: Call) -> Generator[Turn]:
-        turn = self._of_calls[id(call)] = Turn(self._lock)
-        try:
-            yield turn
-        finally:
-            del self._of_calls[id(call)]
-            turn.end()
-
     @asynccontextmanager
-    async def one_at_a_time(self, call: Call) -> AsyncGenerator[None]:
+    async def one_at_a_time(self) -> AsyncGenerator[None]:
         """One turn; it begins when no abandoned call can cause a question any more."""
-        with self._turn(call) as turn:
-            await turn.take()
-            async with self._after_abandoned():
-                yield
-
-    async def go_on(self, turn: Turn) -> None:
-        """Take the turn of a call again whose client was asked, before the upstream is answered; a
-        slow call of another turn holds up no answer for more than a moment.
-        """
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._alone_s):
-                await turn.take_again()
-                async with self._after_abandoned():
-                    return
+        async with self._turn, self._after_abandoned():
+            yield
 
     def alone_at_first(
         self, call: Call, *, patient: bool
@@ -172,9 +93,9 @@ class Turns:
         """
         what = call.method, bytes(call.params.get("name") or call.params.get("uri") or b"")
         if not self._silent.has(*what):
-            return self._tried(call, what)
-        if self._lock.locked():
-            return self._after_trial(call)
+            return self._tried(what)
+        if self._turn.locked():
+            return self._after_trial()
         return self._after_abandoned() if patient and self._abandoned else None
 
     def given_up(self, request_id: int) -> None:
@@ -201,47 +122,52 @@ class Turns:
         yield
 
     @asynccontextmanager
-    async def _after_trial(self, call: Call) -> AsyncGenerator[None]:
+    async def _after_trial(self) -> AsyncGenerator[None]:
         """Let the call that is on trial ask first, if it does."""
-        await self._taken(first := Turn(self._lock))
-        first.end()
+        if await self._acquired():
+            self._turn.release()
         if self.interactive:
-            async with self.one_at_a_time(call):
+            async with self.one_at_a_time():
                 yield
         else:
             yield
 
     @asynccontextmanager
-    async def _tried(self, call: Call, what: tuple[str, bytes]) -> AsyncGenerator[None]:
+    async def _tried(self, what: tuple[str, bytes]) -> AsyncGenerator[None]:
         """Run alone for a moment, and until the end if the upstream asks."""
         loop = asyncio.get_running_loop()
         until = loop.time() + self._alone_s
-        with self._turn(call) as turn:
-            await self._taken(turn)
-            if self.interactive and not turn.held:
-                await turn.take()
-                async with self._after_abandoned():
-                    yield
-                return
+        held = await self._acquired()
+        if not held and self.interactive:
+            async with self.one_at_a_time():
+                yield
+            return
 
-            def let_go() -> None:
-                if not self.interactive:
-                    turn.give()
+        def let_go() -> None:
+            nonlocal held
+            if held and not self.interactive:
+                held = False
+                self._turn.release()
 
+        timer: asyncio.TimerHandle | None = None
+        try:
             await self._quiet(until)
             timer = loop.call_later(self._alone_s, let_go)
-            try:
-                yield
-            finally:
+            yield
+        finally:
+            if timer is not None:
                 timer.cancel()
+            if held:
+                self._turn.release()
         if not self.interactive:
             self._silent.add(*what)
 
-    async def _taken(self, turn: Turn) -> None:
-        """Take a turn, or go on without after a moment."""
-        with suppress(TimeoutError):
+    async def _acquired(self) -> bool:
+        try:
             async with asyncio.timeout(self._alone_s):
-                await turn.take()
+                return await self._turn.acquire()
+        except TimeoutError:
+            return False
 
     async def _quiet(self, until: float) -> None:
         """Wait until no other call that may cause questions is in flight, or until that moment."""

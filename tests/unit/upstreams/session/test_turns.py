@@ -11,7 +11,7 @@ from msgspec import Raw
 from armory.protocol.link import Call
 from armory.testing.clients.recording import RecordingClient
 from armory.upstreams.session import turns
-from armory.upstreams.session.turns import Silent, Turn, Turns, asks_possible
+from armory.upstreams.session.turns import Silent, Turns, asks_possible
 
 pytestmark = pytest.mark.anyio
 BOUND_S = 10.0
@@ -160,86 +160,3 @@ def test_methods_without_end_take_bounded_room() -> None:
     assert silent.has("tools/call", b'"a"')
     assert sum(silent.has(f"vendor/{number}", b"") for number in range(12_000)) == 5_000
     assert not silent.has("x" * 10_000, b"")
-
-
-async def test_a_call_that_waits_for_two_answers_has_its_turn_after_either() -> None:
-    lock = asyncio.Lock()
-    turn, other = Turn(lock), Turn(lock)
-    async with asyncio.timeout(BOUND_S), asyncio.TaskGroup() as group:
-        await turn.take()
-        assert turn.lend()
-        await other.take()
-        again = [group.create_task(turn.take_again()) for _ in "12"]
-        await settle()
-        assert not any(task.done() for task in again)
-        other.end()
-    assert turn.held
-    turn.end()
-    assert not lock.locked()
-    assert not Turn(lock).lend(), "what has no turn need not take one again"
-
-
-async def test_a_call_that_ended_takes_no_turn_any_more() -> None:
-    lock = asyncio.Lock()
-    turn, other = Turn(lock), Turn(lock)
-    async with asyncio.timeout(BOUND_S), asyncio.TaskGroup() as group:
-        await turn.take()
-        assert turn.lend()
-        await other.take()
-        group.create_task(turn.take_again())
-        await settle()
-        turn.end()
-        assert lock.locked(), "it is the other one's turn"
-        other.end()
-    assert not lock.locked()
-
-
-async def test_a_call_that_is_cancelled_while_it_is_asked_takes_nobody_their_turn() -> None:
-    session, asked, end = Turns(Silent(), lambda: 0), call("asks", "elicitation"), asyncio.Event()
-    session.interactive = True
-    inside: list[int] = []
-
-    async def parked() -> None:
-        async with session.one_at_a_time(asked):
-            turn = session.of(asked)
-            assert turn is not None
-            assert turn.lend()
-            await asyncio.Event().wait()
-
-    async def beside(number: int) -> None:
-        async with session.one_at_a_time(call("asks", "elicitation")):
-            inside.append(number)
-            await end.wait()
-
-    async with asyncio.timeout(BOUND_S), asyncio.TaskGroup() as group:
-        waiting = group.create_task(parked())
-        await settle()
-        for number in (1, 2):
-            group.create_task(beside(number))
-            await settle()
-        waiting.cancel()
-        await settle()
-        assert inside == [1]
-        end.set()
-    assert inside == [1, 2]
-    assert session.of(asked) is None
-
-
-async def test_an_answer_waits_for_a_turn_but_not_for_a_slow_one() -> None:
-    for alone_s, waits in ((BOUND_S * 2, True), (0.0, False)):
-        session = Turns(Silent(), lambda: 0, alone_s=alone_s)
-        asked, other = call("asks", "elicitation"), call("asks", "elicitation")
-        async with asyncio.timeout(BOUND_S), session.one_at_a_time(asked):
-            turn = session.of(asked)
-            assert turn is not None
-            assert turn.lend()
-            async with session.one_at_a_time(other):
-                going_on = asyncio.create_task(session.go_on(turn))
-                await settle()
-                if waits:
-                    assert not going_on.done()
-                else:
-                    await going_on
-                    assert not turn.held
-            await going_on
-            assert turn.held is waits
