@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from armory.domain.catalog import ServerLists, large
+from armory.domain.catalog import LARGE, ServerLists, large
 from armory.domain.catalog_builder import with_shared_entries
 from armory.domain.skills import skill_problem
 from armory.errors import UpstreamUnavailable
@@ -20,6 +20,7 @@ from armory.protocol.rawjson import encode
 from armory.threads import in_turn_if, let_go
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.lists.entries import MAX_LEVELS, Omissions, fits
+from armory.upstreams.session.lists.loops import returning
 from armory.upstreams.session.lists.pages import (
     MEMBER,
     PROMPTS,
@@ -37,6 +38,13 @@ from armory.upstreams.spec import LIST_BYTES, LIST_ENTRIES
 log = Logger(__name__)
 
 _CAPABILITY = {TOOLS: "tools", PROMPTS: "prompts", RESOURCES: "resources", TEMPLATES: "resources"}
+_JOINTS = {
+    TOOLS: ("name", "__"),
+    PROMPTS: ("name", "__"),
+    RESOURCES: ("uri", "+"),
+    TEMPLATES: ("uriTemplate", "+"),
+}
+"""By list: the member that names an entry, and what stands between a key and the name."""
 
 
 @dataclass(slots=True)
@@ -83,6 +91,8 @@ async def fetch_lists(
     reader = PageReader(link, max_entries, room, omitted, declared)
     read = await _read_lists(link, reader, room, omitted, before)
     lists = read.entries
+    for method in [method for method in _JOINTS if method in lists]:
+        lists[method] = await _without_loops(link.server, lists[method], method, omitted)
     tools = lists.get(TOOLS, [])
     if link.mirrors_params:
         tools = [tool async for tool in in_turns(tools) if _headers_valid(tool, omitted)]
@@ -185,6 +195,15 @@ def _headers_valid(tool: Mapping[str, Any], omitted: Omissions) -> bool:
     if why is not None:
         omitted.add(TOOLS, tool["name"], why)
     return why is None
+
+
+async def _without_loops(server: str, entries: Entries, method: str, omitted: Omissions) -> Entries:
+    """The entries but those that lead back to this gateway."""
+    key, joint = _JOINTS[method]
+    loops = await in_turn_if(len(entries) > LARGE, returning, server, entries, key, joint)
+    for name, why in loops.items():
+        omitted.add(method, name, why)
+    return [entry for entry in entries if entry[key] not in loops] if loops else entries
 
 
 def _loadable(skill: Mapping[str, Any], omitted: Omissions) -> bool:

@@ -348,3 +348,22 @@ async def test_large_lists_are_compared_beside_the_loop(kind: str) -> None:
     other = replace(lists(*many), instructions="more")
     assert (await compared(other, one)).same(other)
     assert await compared(other, None) is other
+
+
+async def test_what_leads_back_to_the_gateway_is_left_out() -> None:
+    link = Answers(
+        ALL,
+        tools=[b'{"tools":[{"name":"notes__add"},{"name":"up__notes__add"},{"name":"up__x"}]}'],
+        prompts=[b'{"prompts":[{"name":"notes__p"},{"name":"up__notes__p"}]}'],
+        resources=[b'{"resources":[{"uri":"notes+u:/"},{"uri":"up+notes+u:/"}]}'],
+        templates=[b'{"resourceTemplates":[{"uriTemplate":"t+{a}"},{"uriTemplate":"up+t+{a}"}]}'],
+    )
+    lists = await fetch(link)
+    assert [tool["name"] for tool in lists.tools] == ["notes__add", "up__x"]
+    assert [len(entries) for entries in (lists.prompts, lists.resources, lists.templates)] == [
+        1
+    ] * 3
+    assert [entry.entry for entry in lists.dropped] == [
+        "up__notes__add", "up__notes__p", "up+notes+u:/", "up+t+{a}",
+    ]  # fmt: skip
+    assert lists.dropped[0].reason.startswith("it leads back here")
