@@ -6,9 +6,10 @@ import asyncio
 from typing import Any
 
 import pytest
-from sqlalchemy import event, func, insert, select
+from sqlalchemy import event, func, insert, select, text
 
 from armory.accounts.plans import PlanUsage
+from armory.accounts.usage.statements import UsageStatements
 from armory.accounts.usage.statistics import UsageStatistics
 from armory.accounts.usage.store import DELETED_AT_ONCE, UsageStore
 from armory.storage.cache import MemoryCache
@@ -102,6 +103,25 @@ async def test_rows_that_a_flush_has_locked_are_not_waited_for(stores: Any) -> N
             left = set((await connection.execute(select(user_tools.c.user_id))).scalars())
         locked = set() if database.dialect == "sqlite" else {"user3"}
         assert left == {f"user{n}" for n in range(10, 40)} | locked
+    finally:
+        await database.close()
+
+
+async def test_flushes_lock_rows_in_the_order_of_their_keys(stores: Any) -> None:
+    database = Database(stores.url)
+    await database.open()
+    keys = [("up__B", 1), ("up__a", 1), ("up__a", 2), ("up_b", 1)]
+    row = {"uses": 0, "successes": 0, "latency": b"", "last_used_at_ms": 0, "updated_at_ms": 0}
+    try:
+        async with database.write() as connection:
+            if database.dialect == "postgresql":  # as in a database that is not made with C
+                kind = 'ALTER TABLE tool_days ALTER COLUMN tool TYPE text COLLATE "en-x-icu"'
+                await connection.execute(text(kind))
+            rows = [{**row, "tool": tool, "day": day} for tool, day in keys]
+            await connection.execute(insert(tool_days), rows)
+            locking = UsageStatements(database).lock_tool_days
+            locked = (await connection.execute(locking, {"keys": keys})).all()
+        assert [(one.tool, one.day) for one in locked] == sorted(keys)
     finally:
         await database.close()
 
