@@ -41,12 +41,12 @@ from armory.protocol.upstream_messages import (
     own_id,
     params_of,
 )
-from armory.upstreams.session.attribution import Attribution
+from armory.upstreams.session.asking.attribution import Attribution
+from armory.upstreams.session.asking.questions import Question, Questions
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.budget import TOLD_EACH_S, TOLD_TO_ALL
 from armory.upstreams.session.listening import without_subscription
 from armory.upstreams.session.pending import Item, Note, Pending
-from armory.upstreams.session.questions import Question, Questions
 
 log = Logger(__name__)
 

@@ -69,10 +69,15 @@ class StatefulLink(BaseLink):
                     upstream=self.server,
                     retry_after_s=1.0,
                 ) from None
-            raise UpstreamTimeout(
-                f"upstream {self.server!r} did not answer {call.method} within {timeout_s:g} s",
-                upstream=self.server,
-            ) from None
+            late = f"upstream {self.server!r} did not answer {call.method} within {timeout_s:g} s"
+            if self.requests.attribution.waits_for_person():
+                raise UpstreamOverloaded(
+                    f"{late}: it may do one thing at a time, and another call of this session "
+                    "waits for the answer to a question",
+                    upstream=self.server,
+                    retry_after_s=1.0,
+                ) from None
+            raise UpstreamTimeout(late, upstream=self.server) from None
 
     async def roots_changed(self, client: ClientChannel, params: Params) -> None:
         """As `BaseLink.roots_changed`."""

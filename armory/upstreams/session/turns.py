@@ -5,20 +5,27 @@ Owns: turns, and what is known of tools and resources that never ask. Never impo
 Where several clients share a session over stdio or HTTP+SSE, nothing says because of which call the
 upstream asks. So the first call of each tool runs alone for a moment: either it asks, and from then
 on such calls run one at a time; or it ends without a question, and the next calls of that tool wait
-for nobody. A call that was given up may still make its upstream ask for a moment: until then no
-other call that could be asked is sent.
+for nobody. While a call waits for a person, others have their turn: it asks nothing else meanwhile.
+A call that was given up may still make its upstream ask for a moment: until then no other call that
+could be asked is sent.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import (
+    AbstractAsyncContextManager,
+    asynccontextmanager,
+    contextmanager,
+    suppress,
+)
 
 from cachetools import LRUCache
 
 from armory.protocol.capabilities import may_be_asked
 from armory.protocol.link import Call
+from armory.upstreams.session.lane import Lane, Turn
 
 _ASKING_METHODS = frozenset(("tools/call", "prompts/get", "resources/read"))
 _ABANDONED_S = 2.0
@@ -39,11 +46,20 @@ class Silent:
     def __init__(self) -> None:
         self._tools: LRUCache[tuple[str, bytes], None] = LRUCache(_KNOWN)
         self._others: LRUCache[tuple[str, bytes], None] = LRUCache(_KNOWN)
+        self._asking: LRUCache[tuple[str, bytes], None] = LRUCache(_KNOWN)
 
     def add(self, method: str, name: bytes) -> None:
-        """A call ended without a question."""
+        """A call ended without a question; counts unless one of the same has asked before."""
+        what = method, name
+        if len(method) + len(name) <= _KNOWN_BYTES and what not in self._asking:
+            self._room(method)[what] = None
+
+    def asked(self, method: str, name: bytes) -> None:
+        """A call of it has asked something after all."""
+        what = method, name
+        self._room(method).pop(what, None)
         if len(method) + len(name) <= _KNOWN_BYTES:
-            self._room(method)[method, name] = None
+            self._asking[what] = None
 
     def has(self, method: str, name: bytes) -> bool:
         """Whether a call of it has ended without a question before."""
@@ -61,26 +77,72 @@ class Turns:
         busy: how many calls that could be asked are under way.
         alone_s: so long the first call of a tool keeps others waiting, and waits for those that
             are under way.
+        shared: whether different people share the session.
 
     Attributes:
-        interactive: whether the upstream has asked on this session, so that calls that could be
-            asked run one at a time.
+        questions: how many the upstream has asked on this session.
     """
 
-    def __init__(self, silent: Silent, busy: Callable[[], int], *, alone_s: float = 2.0) -> None:
-        self.interactive = False
+    def __init__(
+        self,
+        silent: Silent,
+        busy: Callable[[], int],
+        *,
+        alone_s: float = 2.0,
+        shared: bool = False,
+    ) -> None:
+        self.questions = 0
         self._alone_s = alone_s
         self._silent = silent
         self._busy = busy
         self._abandoned: dict[int, float] = {}
-        self._turn = asyncio.Lock()
+        self._lane = Lane(shared=shared)
+        self._of_calls: dict[int, Turn] = {}  # by the identity of the call
         self._ended = asyncio.Event()
 
+    @property
+    def interactive(self) -> bool:
+        """Whether the upstream has asked, so that calls that could be asked run one at a time."""
+        return self.questions > 0
+
+    def of(self, call: Call) -> Turn | None:
+        """The turn of a call; None: it has none, since it need not wait for others."""
+        return self._of_calls.get(id(call))
+
+    @contextmanager
+    def _turn(self, call: Call) -> Generator[Turn]:
+        what, before = _what(call), self.questions
+        turn = self._of_calls[id(call)] = Turn(self._lane, quiet=self._silent.has(*what))
+        try:
+            yield turn
+            if self.questions == before:
+                self._silent.add(*what)
+        finally:
+            if turn.ever_asked:
+                self._silent.asked(*what)
+            del self._of_calls[id(call)]
+            turn.end()
+
     @asynccontextmanager
-    async def one_at_a_time(self) -> AsyncGenerator[None]:
+    async def one_at_a_time(self, call: Call) -> AsyncGenerator[None]:
         """One turn; it begins when no abandoned call can cause a question any more."""
-        async with self._turn, self._after_abandoned():
-            yield
+        with self._turn(call) as turn:
+            await turn.take()
+            async with self._after_abandoned():
+                yield
+
+    async def go_on(self, turn: Turn) -> None:
+        """Take the turn of a call again whose client was asked, before the upstream is answered; a
+        slow call of another turn holds up no answer for more than a moment.
+        """
+        if turn.passed:
+            turn.passed = False
+            await self._quiet(asyncio.get_running_loop().time() + self._alone_s, besides=1)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._alone_s):
+                await turn.go_on()
+                async with self._after_abandoned():
+                    return
 
     def alone_at_first(
         self, call: Call, *, patient: bool
@@ -91,11 +153,10 @@ class Turns:
             call: that is to be sent.
             patient: whether one of a tool that does not ask waits for what was given up, too.
         """
-        what = call.method, bytes(call.params.get("name") or call.params.get("uri") or b"")
-        if not self._silent.has(*what):
-            return self._tried(what)
-        if self._turn.locked():
-            return self._after_trial()
+        if not self._silent.has(*_what(call)):
+            return self._tried(call)
+        if self._lane.holder is not None:
+            return self._after_trial(call)
         return self._after_abandoned() if patient and self._abandoned else None
 
     def given_up(self, request_id: int) -> None:
@@ -122,58 +183,51 @@ class Turns:
         yield
 
     @asynccontextmanager
-    async def _after_trial(self) -> AsyncGenerator[None]:
+    async def _after_trial(self, call: Call) -> AsyncGenerator[None]:
         """Let the call that is on trial ask first, if it does."""
-        if await self._acquired():
-            self._turn.release()
+        await self._taken(first := Turn(self._lane))
+        first.end()
         if self.interactive:
-            async with self.one_at_a_time():
+            async with self.one_at_a_time(call):
                 yield
         else:
             yield
 
     @asynccontextmanager
-    async def _tried(self, what: tuple[str, bytes]) -> AsyncGenerator[None]:
+    async def _tried(self, call: Call) -> AsyncGenerator[None]:
         """Run alone for a moment, and until the end if the upstream asks."""
         loop = asyncio.get_running_loop()
         until = loop.time() + self._alone_s
-        held = await self._acquired()
-        if not held and self.interactive:
-            async with self.one_at_a_time():
-                yield
-            return
+        with self._turn(call) as turn:
+            await self._taken(turn)
+            if self.interactive and not turn.held:
+                await turn.take()
+                async with self._after_abandoned():
+                    yield
+                return
 
-        def let_go() -> None:
-            nonlocal held
-            if held and not self.interactive:
-                held = False
-                self._turn.release()
+            def let_go() -> None:
+                if not self.interactive:
+                    turn.give()
 
-        timer: asyncio.TimerHandle | None = None
-        try:
             await self._quiet(until)
             timer = loop.call_later(self._alone_s, let_go)
-            yield
-        finally:
-            if timer is not None:
+            try:
+                yield
+            finally:
                 timer.cancel()
-            if held:
-                self._turn.release()
-        if not self.interactive:
-            self._silent.add(*what)
 
-    async def _acquired(self) -> bool:
-        try:
+    async def _taken(self, turn: Turn) -> None:
+        """Take a turn, or go on without after a moment."""
+        with suppress(TimeoutError):
             async with asyncio.timeout(self._alone_s):
-                return await self._turn.acquire()
-        except TimeoutError:
-            return False
+                await turn.take()
 
-    async def _quiet(self, until: float) -> None:
+    async def _quiet(self, until: float, besides: int = 0) -> None:
         """Wait until no other call that may cause questions is in flight, or until that moment."""
         try:
             async with asyncio.timeout_at(until):
-                while self._busy() or self.abandoned():
+                while self._busy() > besides or self.abandoned():
                     self._ended.clear()
                     await self._ended.wait()
         except TimeoutError:
@@ -189,3 +243,8 @@ def asks_possible(call: Call) -> bool:
     if call.client is None or call.method not in _ASKING_METHODS:
         return False
     return may_be_asked(call.client.capabilities)
+
+
+def _what(call: Call) -> tuple[str, bytes]:
+    """What is called: the method, and the name or URI as JSON."""
+    return call.method, bytes(call.params.get("name") or call.params.get("uri") or b"")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from armory.upstreams.session.attribution import AbandonedCalls
+from armory.upstreams.session.asking.attribution import AbandonedCalls
 
 
 def test_a_call_counts_for_others_until_it_is_answered() -> None:

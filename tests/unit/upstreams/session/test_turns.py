@@ -38,11 +38,15 @@ class Session:
         return self.turns.alone_at_first(call(name, "sampling"), patient=True)
 
     async def run(self, name: str, end: asyncio.Event, *, asks: bool = False) -> None:
-        turn = self.turn(name)
+        called = call(name, "sampling")
+        turn = self.turns.alone_at_first(called, patient=True)
         assert turn is not None
         async with turn:
             self.under_way.append(name)
-            self.turns.interactive = self.turns.interactive or asks
+            if asks and (asked := self.turns.of(called)) is not None:
+                self.turns.questions += 1
+                asked.begin_asking()
+                asked.end_asking()
             await end.wait()
             self.under_way.remove(name)
             self.turns.ended()

@@ -35,8 +35,9 @@ from armory.protocol.meta import PROGRESS_TOKEN
 from armory.protocol.methods import PROGRESS
 from armory.protocol.rawjson import EMPTY_OBJECT, encode, members_or_none, scalar
 from armory.tasks import spawn
-from armory.upstreams.session.attribution import Attribution
+from armory.upstreams.session.asking.attribution import Attribution
 from armory.upstreams.session.base import BaseLink
+from armory.upstreams.session.lane import Turn
 from armory.upstreams.session.pending import Pending
 from armory.upstreams.session.replies import Replies
 from armory.upstreams.session.turns import asks_possible
@@ -258,16 +259,11 @@ class Questions:
         token = (members_or_none(question.params.get("_meta")) or {}).get(PROGRESS_TOKEN)
         if token is not None:
             HEARS_PROGRESS.set(partial(self._progressed, token))
+        turn = self._attribution.turn_of(waiting[0]) if len(waiting) == 1 else None
         try:
-            answer = await client.ask(question.method, question.params)
-        except ClientGone:
-            gone = jsonrpc.error(INTERNAL_ERROR, "the client is gone")
-            data = jsonrpc.error_response(question.key, gone)
-        else:
-            if answer.error is not None:
-                data = jsonrpc.error_response(question.key, answer.error)
-            else:
-                data = jsonrpc.response(question.key, answer.result or EMPTY_OBJECT)
+            data = await _answered(question, client, turn)
+            if turn is not None:
+                await self._attribution.go_on(turn)
         finally:
             for pending in waiting:
                 pending.resume()
@@ -277,3 +273,20 @@ class Questions:
 
     def _progressed(self, token: Raw, params: Params) -> None:
         self._replies.send_beside(jsonrpc.notification(PROGRESS, {**params, PROGRESS_TOKEN: token}))
+
+
+async def _answered(question: Question, client: ClientChannel, turn: Turn | None) -> bytes:
+    """The response to a question: what its client answers, or that it is gone."""
+    if turn is not None:
+        turn.begin_asking()
+    try:
+        answer = await client.ask(question.method, question.params)
+    except ClientGone:
+        gone = jsonrpc.error(INTERNAL_ERROR, "the client is gone")
+        return jsonrpc.error_response(question.key, gone)
+    finally:
+        if turn is not None:
+            turn.end_asking()
+    if answer.error is not None:
+        return jsonrpc.error_response(question.key, answer.error)
+    return jsonrpc.response(question.key, answer.result or EMPTY_OBJECT)

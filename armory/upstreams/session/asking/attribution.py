@@ -21,6 +21,7 @@ from typing import cast
 from armory.protocol.capabilities import CAPABILITY
 from armory.protocol.link import Call, ClientChannel
 from armory.upstreams.session.base import BaseLink
+from armory.upstreams.session.lane import Turn
 from armory.upstreams.session.pending import Pending
 from armory.upstreams.session.turns import Turns, asks_possible
 
@@ -79,7 +80,9 @@ class Attribution:
         self._pending = pending
         self._exact = exact
         self._roots_changed_by: tuple[ClientChannel, float] | None = None
-        self._turns = Turns(link.silent, partial(_busy, pending))
+        self._turns = Turns(
+            link.silent, partial(_busy, pending), shared=link.spec.isolation == "shared"
+        )
         self._given_up = AbandonedCalls()
         self._may_ask = AbandonedCalls()  # those of them that could make it ask
 
@@ -87,7 +90,7 @@ class Attribution:
         """The upstream has asked something: from now on, calls that may cause questions run one at
         a time.
         """
-        self._turns.interactive = self._turns.interactive or method in CAPABILITY
+        self._turns.questions += method in CAPABILITY
 
     def began_anew(self) -> None:
         """The session was replaced by a new one, which asks nothing because of earlier calls."""
@@ -101,9 +104,23 @@ class Attribution:
         if link.client is not None or link.era == "modern" or not asks_possible(call):
             return None
         if turns.interactive:
-            return turns.one_at_a_time()
+            return turns.one_at_a_time(call)
         # Where many share a session, those who gave nothing up would wait for those who did.
         return turns.alone_at_first(call, patient=link.spec.isolation != "shared")
+
+    def turn_of(self, pending: Pending) -> Turn | None:
+        """The turn of a call, which others on the session may have while its client is asked;
+        None: it has none.
+        """
+        return self._turns.of(pending.call)
+
+    async def go_on(self, turn: Turn) -> None:
+        """A call's client has answered: wait a moment for its turn, in which it may ask again."""
+        await self._turns.go_on(turn)
+
+    def waits_for_person(self) -> bool:
+        """Whether the client of a call in flight is being asked."""
+        return any(pending.questions for pending in self._pending.values())
 
     def given_up(self, pending: Pending) -> None:
         """A call was abandoned; for a moment the upstream may still ask because of it."""
@@ -157,6 +174,9 @@ class Attribution:
         if via is not None:
             return (via, "") if able(via) else (None, "")
         candidates = [pending for pending in self._pending.values() if able(pending)]
+        if len(candidates) > 1 and len({pending.call.caller for pending in candidates}) == 1:
+            # of one caller's, one that waits for an answer asks nothing else
+            candidates = [each for each in candidates if not each.questions] or candidates
         if not candidates:
             return None, ""
         if len(candidates) == 1:
