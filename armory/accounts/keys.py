@@ -111,8 +111,7 @@ class ApiKeys:
         )
         try:
             async with self._feed.transaction() as change:
-                if user is not None:
-                    await check_key_limit(change.connection, user, now)
+                await check_key_limit(change.connection, user, now)
                 await change.connection.execute(row)
                 change.changed(KEY, digest)
         except IntegrityError:

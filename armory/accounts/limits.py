@@ -7,7 +7,7 @@ and can add nothing.
 
 from __future__ import annotations
 
-from sqlalchemy import delete, func, or_, select
+from sqlalchemy import delete, func, select
 
 from armory.errors import InvalidRequest
 from armory.storage.connection import AsyncConnection
@@ -85,17 +85,20 @@ async def check_installation_limit(connection: AsyncConnection, user: str, befor
         )
 
 
-async def check_key_limit(connection: AsyncConnection, user: str, now_ms: int) -> None:
-    """Check that a user may have one more key; at the limit, keys that have ended are deleted.
+async def check_key_limit(connection: AsyncConnection, user: str | None, now_ms: int) -> None:
+    """Check that a user may have one more key; at the limit, keys that have ended are deleted. Of
+    nobody in particular there may be more; there revoked ones are deleted.
 
     Raises:
         InvalidRequest: the limit is reached, and all keys are valid.
     """
     columns = api_keys.c
-    counting = select(func.count()).where(columns.user_id == user)
-    if (await connection.execute(counting)).scalar_one() < MAX_KEYS:
+    whose = columns.user_id == user
+    if (await connection.execute(select(func.count()).where(whose))).scalar_one() < MAX_KEYS:
         return
-    ended = or_(columns.revoked_at_ms.is_not(None), columns.expires_at_ms <= now_ms)
-    gone = await connection.execute(delete(api_keys).where(columns.user_id == user, ended))
-    if not gone.rowcount:
+    ended = columns.revoked_at_ms.is_not(None)
+    if user is not None:  # logins at upstreams are of a key without a user, until it is revoked
+        ended |= columns.expires_at_ms <= now_ms
+    gone = await connection.execute(delete(api_keys).where(whose, ended))
+    if user is not None and not gone.rowcount:
         raise InvalidRequest(f"a user has at most {MAX_KEYS:,} keys; revoke one first")

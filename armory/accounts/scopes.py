@@ -43,6 +43,7 @@ class _Loaded:
     packs: tuple[NamedPack, ...]
     is_active: bool
     is_known: bool
+    began: int
 
 
 class PackScopes:
@@ -105,13 +106,20 @@ class PackScopes:
         return await self._flights.join(user, lambda: self._load(user))
 
     async def _load(self, user: str) -> _Loaded:
-        """Load the present state; read again if a change was announced meanwhile."""
+        """Load the present state; read again if a change was announced meanwhile.
+
+        Changes come by two ways, so several loads may run at once: one that began to read before
+        another that has ended already is not kept.
+        """
         while True:
             before = self._changed.get(user), self._packs_changed
             loaded = await self._read(user)
             if before == (self._changed.get(user), self._packs_changed):
                 break
-        had, self._loaded[user] = self._loaded.get(user), loaded
+        had = self._loaded.get(user)
+        if had is not None and had.began > loaded.began:
+            return had
+        self._loaded[user] = loaded
         self._loaded.move_to_end(user)
         while len(self._loaded) > USERS_KEPT:
             self._loaded.popitem(last=False)
@@ -121,6 +129,7 @@ class PackScopes:
         return loaded
 
     async def _read(self, user: str) -> _Loaded:
+        began = next(self._changes)
         async with self._database.read() as connection:
             found = select(users.c.is_active).where(users.c.id == user)
             is_active = (await connection.execute(found)).scalar()
@@ -136,7 +145,7 @@ class PackScopes:
             servers.union(*(pack.servers for pack in named)),
             tools.union(*(pack.tools for pack in named)),
         )
-        return _Loaded(view, named, is_active is not False, is_active is not None)
+        return _Loaded(view, named, is_active is not False, is_active is not None, began)
 
     async def _named(
         self, connection: AsyncConnection, ids: Sequence[str]

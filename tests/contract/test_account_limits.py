@@ -88,8 +88,11 @@ async def test_keys_of_one_user(replicas: Any) -> None:
     await keys.revoke(made[0].id, user="ann")
     await keys.create("k2", user="ann")
     assert {key.name for key in await keys.list("ann")} == {"k1", "k2"}
-    for number in range(3):  # of nobody in particular
-        await keys.create(f"service{number}")
+    service = [(await keys.create(f"service{n}"))[0] for n in range(3)]  # of nobody in particular
+    for key in service[:2]:
+        await keys.revoke(key.id)
+    await keys.create("service3")
+    assert {key.name for key in await keys.list()} == {"k1", "k2", "service2", "service3"}
 
 
 async def test_so_many_queries_are_kept(replicas: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
-from sqlalchemy import func, insert, select
+from sqlalchemy import event, func, insert, select, text
 
 from armory.accounts.plans import PlanUsage
+from armory.accounts.usage.statements import UsageStatements
 from armory.accounts.usage.statistics import UsageStatistics
-from armory.accounts.usage.store import UsageStore
+from armory.accounts.usage.store import DELETED_AT_ONCE, UsageStore
 from armory.storage.cache import MemoryCache
 from armory.storage.changes import ChangeFeed
 from armory.storage.database import Database
-from armory.storage.tables import query_months, tool_days, user_tools
+from armory.storage.tables import query_months, server_days, tool_days, user_tools
 
 pytestmark = pytest.mark.anyio
 
@@ -74,6 +76,77 @@ async def test_names_without_end_leave_no_rows_without_end(stores: Any, names: i
         assert [*of_ann] == [f"up__made_up_{n}" for n in range(names - 8, names)]
         assert of_ann == await usage.of_user("ann")
         assert {"up__search", f"up__made_up_{names - 1}"} <= usage.tools().keys()
+    finally:
+        await database.close()
+
+
+async def test_rows_that_a_flush_has_locked_are_not_waited_for(stores: Any) -> None:
+    """Each could wait for the other: they take rows in different orders."""
+    database = Database(stores.url)
+    await database.open()
+    row = {"uses": 1, "successes": 1, "updated_at_ms": 0}
+    users = [
+        {**row, "user_id": f"user{n}", "tool": "git__log", "last_used_at_ms": n} for n in range(40)
+    ]
+    try:
+        async with database.write() as connection:
+            await connection.execute(insert(user_tools), users)
+        store = UsageStore(database, rows_kept=30)
+        if database.dialect == "sqlite":  # one writes at a time
+            await store.prune(0)
+        else:
+            async with database.write() as connection, asyncio.timeout(20):
+                locking = select(user_tools).where(user_tools.c.user_id == "user3")
+                await connection.execute(locking.with_for_update())
+                await store.prune(0)
+        async with database.read() as connection:
+            left = set((await connection.execute(select(user_tools.c.user_id))).scalars())
+        locked = set() if database.dialect == "sqlite" else {"user3"}
+        assert left == {f"user{n}" for n in range(10, 40)} | locked
+    finally:
+        await database.close()
+
+
+async def test_flushes_lock_rows_in_the_order_of_their_keys(stores: Any) -> None:
+    database = Database(stores.url)
+    await database.open()
+    keys = [("up__B", 1), ("up__a", 1), ("up__a", 2), ("up_b", 1)]
+    row = {"uses": 0, "successes": 0, "latency": b"", "last_used_at_ms": 0, "updated_at_ms": 0}
+    try:
+        async with database.write() as connection:
+            if database.dialect == "postgresql":  # as in a database that is not made with C
+                kind = 'ALTER TABLE tool_days ALTER COLUMN tool TYPE text COLLATE "en-x-icu"'
+                await connection.execute(text(kind))
+            rows = [{**row, "tool": tool, "day": day} for tool, day in keys]
+            await connection.execute(insert(tool_days), rows)
+            locking = UsageStatements(database).lock_tool_days
+            locked = (await connection.execute(locking, {"keys": keys})).all()
+        assert [(one.tool, one.day) for one in locked] == sorted(keys)
+    finally:
+        await database.close()
+
+
+async def test_many_rows_are_deleted_some_at_a_time(stores: Any) -> None:
+    database = Database(stores.url)
+    await database.open()
+    row = {"up_ms": 1, "observed_ms": 1, "updated_at_ms": 0}
+    days = [{**row, "server": f"s{n}", "day": 20_200_101} for n in range(2 * DELETED_AT_ONCE + 5)]
+    try:
+        async with database.write() as connection:
+            await connection.execute(insert(server_days), days)
+        deleted: list[int] = []
+
+        def executed(_c: Any, cursor: Any, statement: str, *_: Any) -> None:
+            if statement.startswith("DELETE FROM server_days"):
+                deleted.append(cursor.rowcount)
+
+        engine = database._engine  # pyright: ignore[reportPrivateUsage]
+        event.listen(engine, "after_cursor_execute", executed)
+        await UsageStore(database).prune(20_200_102)
+        assert deleted == [DELETED_AT_ONCE, DELETED_AT_ONCE, 5]
+        async with database.read() as connection:
+            counting = select(func.count()).select_from(server_days)
+            assert (await connection.execute(counting)).scalar_one() == 0
     finally:
         await database.close()
 

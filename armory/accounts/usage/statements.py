@@ -16,6 +16,7 @@ from sqlalchemy import (
     Select,
     bindparam,
     case,
+    collate,
     func,
     select,
     tuple_,
@@ -47,13 +48,18 @@ class UsageStatements:
 
     @cached_property
     def lock_tool_days(self) -> _Rows:
-        """Rows by `keys`, a list of (tool, day), locked until the transaction ends."""
+        """Rows by `keys`, a list of (tool, day), locked until the transaction ends.
+
+        They are locked in the order in which all flushes take their keys, whatever the language of
+        the database: two of them could wait for each other.
+        """
         columns = tool_days.c
+        tool = columns.tool if self._database.dialect == "sqlite" else collate(columns.tool, "C")
         keys = bindparam("keys", expanding=True)
         return (
             select(columns.tool, columns.day, columns.latency, columns.last_used_at_ms)
             .where(tuple_(columns.tool, columns.day).in_(keys))
-            .order_by(columns.tool, columns.day)
+            .order_by(tool, columns.day)
             .with_for_update()
         )
 

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import ColumnElement, Table, delete, func, select
+from sqlalchemy import ColumnElement, Table, delete, func, select, tuple_
 from sqlalchemy.engine import Row
 
 from armory.accounts.usage.sketch import LatencySketch
@@ -29,6 +29,8 @@ TOOLS_OF_USER = 10_000
 """Tools that stay in one user's history, those that were used last: an upstream may invent new
 names without end."""
 _CHUNK = 200
+DELETED_AT_ONCE = 10_000
+"""Rows that one transaction deletes: others cannot write to SQLite meanwhile."""
 _SUMMED_AT_ONCE = 20
 """Tools whose days are read at once: each has up to a window of them."""
 
@@ -243,9 +245,8 @@ class UsageStore:
 
     async def prune(self, before_day: int) -> None:
         """Delete days before `before_day`, and what was not used for longest beyond the limits."""
-        async with self._database.write() as connection:
-            await connection.execute(delete(tool_days).where(tool_days.c.day < before_day))
-            await connection.execute(delete(server_days).where(server_days.c.day < before_day))
+        for table in (tool_days, server_days):
+            await self._delete(table, table.c.day < before_day)
         of_user = user_tools.c.user_id
         most = select(of_user).group_by(of_user).having(func.count() > self._tools_of_user)
         async with self._database.read() as connection:
@@ -266,8 +267,19 @@ class UsageStore:
             if (await connection.execute(counting)).scalar_one() <= kept:
                 return
             since_ms = (await connection.execute(oldest)).scalar_one()
-        async with self._database.write() as connection:
-            await connection.execute(delete(table).where(*among, used < since_ms))
+        await self._delete(table, *among, used < since_ms)
+
+    async def _delete(self, table: Table, *which: ColumnElement[bool]) -> None:
+        """Delete rows, some at a time. Those that a flush has locked are in use and stay: it takes
+        its rows in another order, and each could wait for the other.
+        """
+        keys = tuple(table.primary_key)
+        some = select(*keys).where(*which).limit(DELETED_AT_ONCE).with_for_update(skip_locked=True)
+        statement = delete(table).where(tuple_(*keys).in_(some))
+        deleted = DELETED_AT_ONCE
+        while deleted >= DELETED_AT_ONCE:
+            async with self._database.write() as connection:
+                deleted = (await connection.execute(statement)).rowcount
 
 
 def _of_row(row: Row[Any]) -> UserTool:

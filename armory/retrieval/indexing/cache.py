@@ -25,6 +25,8 @@ _CHUNK = 500
 _LIMIT_BYTES = 4 * 1024**3
 _HELD_BYTES = 512 * 1024**2
 """Most bytes of vectors in memory where there is no file: definitions may change without end."""
+_HELD_QUERIES = 100_000
+"""Most tools whose generated queries are in memory, likewise: some 100 MB."""
 _ENTRY_BYTES = 500
 """Bytes of an entry beside the components of its vector."""
 RETRY_S = 60.0
@@ -53,6 +55,7 @@ class DocumentCache:
         path: the file; None: memory only.
         limit_bytes: size of the file above which the oldest entries go.
         held_bytes: of vectors in memory, above which those go that were not used for longest.
+        held_queries: tools whose generated queries are in memory at most, likewise.
     """
 
     def __init__(
@@ -61,6 +64,7 @@ class DocumentCache:
         *,
         limit_bytes: int = _LIMIT_BYTES,
         held_bytes: int = _HELD_BYTES,
+        held_queries: int = _HELD_QUERIES,
     ) -> None:
         self._path = Path(path) if path is not None else None
         self._limit_bytes = limit_bytes
@@ -71,7 +75,7 @@ class DocumentCache:
         self._vectors: LRUCache[tuple[str, str], FloatArray] = LRUCache(
             held_bytes, getsizeof=lambda vector: _ENTRY_BYTES + vector.nbytes
         )
-        self._queries: dict[tuple[str, str], list[str]] = {}
+        self._queries: LRUCache[tuple[str, str], list[str]] = LRUCache(held_queries)
 
     def get(self, identity: str, hashes: Iterable[str], dimension: int) -> dict[str, FloatArray]:
         """(d,) vectors of the known hashes; entries of another length or not finite are unknown."""
@@ -193,7 +197,8 @@ class DocumentCache:
             db.executemany(_VECTOR, vectors)
             db.executemany(_TEXTS, queries)
         self._vectors.clear()
-        self._queries, self._again_at = {}, None
+        self._queries.clear()
+        self._again_at = None
 
     def _trim(self, db: sqlite3.Connection) -> None:
         """Give the oldest quarter up when the entries outgrow the limit; freed pages are reused."""

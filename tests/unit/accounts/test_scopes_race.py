@@ -106,6 +106,52 @@ async def test_a_user_is_admitted_with_what_became_of_a_pack_while_it_was_read(
 
 
 @pytest.mark.anyio
+async def test_what_was_read_before_does_not_replace_what_was_read_after(
+    known: tuple[Packs, PackScopes],
+) -> None:
+    """The same change comes over the line and by a poll; both loads are under way when another
+    process makes the next change.
+    """
+    packs, scopes = known
+    await packs.install("ann", [("server", "mail"), ("server", "pager")])
+    await scopes.admit(Principal("ann", "ann"))
+    told: list[set[str]] = []
+    scopes.observe(lambda user: told.append(set(scopes.view_of(user).servers)))
+    usual = scopes._read  # pyright: ignore[reportPrivateUsage]
+    times: list[str] = []
+    has_read, changed, replaced = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def read(user: str) -> object:
+        """The first one begins after the change; the second, before it, and it ends last."""
+        times.append(user)
+        number = len(times)
+        if number == 1:
+            await changed.wait()
+        found = await usual(user)
+        if number == 2:
+            has_read.set()
+            await replaced.wait()
+        return found
+
+    scopes._read = read  # pyright: ignore
+    by_line = asyncio.create_task(scopes._user_changed("ann"))  # pyright: ignore[reportPrivateUsage]
+    await asyncio.sleep(0)
+    by_poll = asyncio.create_task(scopes._user_changed("ann"))  # pyright: ignore[reportPrivateUsage]
+    async with asyncio.timeout(20):
+        await has_read.wait()
+        database = scopes._database  # pyright: ignore[reportPrivateUsage]
+        feed = ChangeFeed(database, MemoryCache())
+        elsewhere = Packs(database, feed, Users(database, feed, default_plan="free"))
+        assert await elsewhere.set_active("ann", "server", "pager", active=False)
+        changed.set()
+        await by_line
+        replaced.set()
+        await by_poll
+    assert scopes.view_of("ann").servers == {"mail"}
+    assert told == [{"mail"}]
+
+
+@pytest.mark.anyio
 async def test_what_users_had_active_before_is_not_held(
     known: tuple[Packs, PackScopes],
 ) -> None:

@@ -165,6 +165,14 @@ def test_without_a_file_those_go_that_were_not_used_for_longest() -> None:
     assert {"h0", "h999"} <= held.keys()
 
 
+def test_without_a_file_generated_queries_have_a_bound_too() -> None:
+    cache = DocumentCache(None, held_queries=10)
+    for i in range(100):
+        cache.put_queries("g", f"k{i}", ["one"])
+        assert cache.get_queries("g", "k0") == ["one"], "it was used"
+    assert sum(cache.get_queries("g", f"k{i}") is not None for i in range(100)) == 10
+
+
 def test_generated_queries_are_kept(tmp_path: Path) -> None:
     for path in (tmp_path / "q.db", None):
         cache = DocumentCache(path)
