@@ -2,7 +2,7 @@
 
 Owns: the unified diff of their JSON, in linear time whatever an upstream writes: `difflib` compares
 what is between the lines that both begin and end with, where that is not too much. Never imports
-anything of Armory.
+anything of Armory but the domain.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from difflib import unified_diff
 from itertools import takewhile
 from operator import eq
 from typing import Any
+
+from armory.domain.encoding import spelled_out
 
 _CONTEXT = 2
 _COMPARED = 250_000
@@ -71,7 +73,7 @@ def lines_of(definition: Mapping[str, Any]) -> list[str]:
     text = json.dumps(definition, indent=2, ensure_ascii=False, sort_keys=True)
     if text.isascii() and text.replace("\n", "").isprintable():
         return text.split("\n")
-    return ["".join(map(_visible, line)) for line in text.split("\n")]
+    return ["".join(map(_visible, line)) for line in spelled_out(text).split("\n")]
 
 
 def _visible(character: str) -> str:

@@ -105,6 +105,7 @@ class Pinning:
         self._removed: dict[str, str] = {}  # since which day upstreams are configured no more
         # what differs from the file because of this
         self._unstored: dict[str, dict[str, None]] = {}
+        self._forgotten: set[str] = set()  # upstreams that the file still has
         self._stamp = stamp(path)
         if mode != "off":
             self._pins, self._removed = read(path if path.exists() or before is None else before)
@@ -193,6 +194,8 @@ class Pinning:
         kept = [(key, since) for key, since in removed.items() if since >= oldest]
         self._removed = dict(sorted(kept, key=lambda item: item[1])[-REMOVED:])
         for key in removed.keys() - self._removed.keys():
+            self._forgotten.add(key)
+            self._unstored.pop(key, None)
             _log.info("pins_forgotten", upstream=key, tools=len(self._pins.pop(key)))
         return self._removed != before
 
@@ -233,7 +236,7 @@ class Pinning:
                 again._pins[server] = pins | again._pins.get(server, {})
             again._unsaved = True
         self._pins, self._removed, self._stamp = again._pins, again._removed, again._stamp
-        self._unsaved = again._unsaved
+        self._unsaved, self._forgotten = again._unsaved, again._forgotten
 
     def withholds(self, tool: ToolRecord) -> bool:
         """Whether a tool that only some callers have is withheld, because another definition is
@@ -266,6 +269,7 @@ class Pinning:
         self, server: str, original: str, fingerprint: str, definition: Mapping[str, Any] | None
     ) -> None:
         self._pins.setdefault(server, {})[original] = Pin(fingerprint, definition)
+        self._forgotten.discard(server)
         self._unstored.setdefault(server, {})[original] = None
         self._unsaved = True
 
@@ -276,6 +280,7 @@ class Pinning:
             self._take_over()
         write(self._path, self._project, Stored(self._pins, self._removed))
         self._unsaved, self._stamp = False, stamp(self._path)
+        self._forgotten.clear()
         stored, self._unstored = self._unstored, {}
         for names in stored.values():
             let_go(names)
@@ -284,6 +289,8 @@ class Pinning:
         """Read what another process has stored meanwhile, such as an approval by a command."""
         with suppress(ConfigError, OSError):
             for server, pins in read(self._path).pins.items():
+                if server in self._forgotten:
+                    continue
                 mine = self._pins.setdefault(server, {})
                 own = self._unstored.get(server, {})
                 theirs = {original: pin for original, pin in pins.items() if original not in own}

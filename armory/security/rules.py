@@ -195,14 +195,18 @@ class Rules:
 
     def allow_however_spelt(self, applicable: Applicable, server: str, uri: str) -> bool:
         """Whether no other spelling of a URI of `server` is denied, or leads elsewhere; whether the
-        given spelling is allowed is not checked.
+        given spelling is allowed is not checked. What denies `server+URI` denies it as well where
+        it is exposed as `ui://server/...` or `skill://server/...`.
         """
         if len(uri) > _URI_CHARS or has_steps(uri):
             return False
         opened, simple = read(uri), plain(uri)
         if opened != uri and not self.decide(applicable, expose_uri(server, opened)):
             return False
-        return simple == uri or not self.deny(applicable, expose_uri(server, simple))
+        exposed, own = expose_uri(server, simple), f"{server}+{simple}"
+        if simple != uri and self.deny(applicable, exposed):
+            return False
+        return own == exposed or not self.deny(applicable, own)
 
     def deny_open(self, applicable: Applicable, server: str, uri: str) -> bool:
         """Whether a URI template at `server` is denied in any spelling, and so every URI made from
@@ -211,4 +215,5 @@ class Rules:
         if len(uri) > _URI_CHARS:
             return True
         spelt = (uri, read(uri), plain(uri))
-        return any(self.deny(applicable, expose_uri(server, one)) for one in spelt)
+        exposed = (*(expose_uri(server, one) for one in spelt), f"{server}+{spelt[-1]}")
+        return any(self.deny(applicable, one) for one in exposed)

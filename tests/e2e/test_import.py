@@ -189,13 +189,25 @@ def test_with_a_file_for_them_secrets_become_variables_that_are_known(
     assert (tmp_path / ".env").read_text().startswith("GIT_TOKEN=another\n")
 
 
-@pytest.mark.parametrize("text", ["[", "mcp_servers = 3", "a = \x00"])
+@pytest.mark.parametrize("text", ["[", "mcp_servers = 3", "a = \x00", f"a = {'1' * 5_000}"])
 def test_a_file_that_is_none_is_told_in_one_sentence(
     armory: Command, tmp_path: Path, text: str
 ) -> None:
     (tmp_path / "config.toml").write_text(text)
     done = armory("import", "config.toml")
     assert done.returncode == 2
+    assert "defect" not in done.stderr
+
+
+@pytest.mark.parametrize("command", ["add server.json", "call a__b"])
+def test_json_that_is_nested_without_end_is_told_in_one_sentence(
+    armory: Command, tmp_path: Path, command: str
+) -> None:
+    deep = f'{{"a":{"[" * 20_000}{"]" * 20_000}}}'
+    (tmp_path / "server.json").write_text(deep)
+    done = armory(*command.split(), *([deep] if command.startswith("call") else []))
+    assert done.returncode == 2
+    assert "JSON" in done.stderr
     assert "defect" not in done.stderr
 
 

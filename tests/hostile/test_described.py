@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from armory.errors import UpstreamUnavailable
 from armory.openapi import references
 from armory.openapi.document import BadDescription, Document, read_document
 from armory.openapi.names import tool_name
@@ -195,3 +196,19 @@ async def test_a_long_description_is_read_behind_the_event_loop(tmp_path: Path) 
     assert len((await reading).operations.by_name) == 1_500
     assert SHORT_S in intervals
     assert sys.getswitchinterval() == usual
+
+
+@pytest.mark.anyio
+async def test_a_description_that_does_not_end_is_given_up_with_a_reason() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{")
+        await reader.read()  # until the gateway hangs up
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        host, port = server.sockets[0].getsockname()
+        place = f"http://{host}:{port}/openapi.json"
+        description = Description(UpstreamSpec("up", openapi=place, connect_timeout_s=0.2))
+        with pytest.raises(UpstreamUnavailable, match=r"it did not end within 0\.2 s"):
+            await description.read(fresh=True)

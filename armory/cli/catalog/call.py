@@ -105,7 +105,7 @@ def _parsed(arguments: str) -> dict[str, Any]:
         raise _no_object(text, "is not UTF-8 text")
     try:
         value = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _no_object(text, f"is not valid JSON ({error})") from None
     if not isinstance(value, dict):
         raise _no_object(text, "is JSON, and not an object")

@@ -146,7 +146,7 @@ def _document(server: str, registry: str) -> object:
     if path.is_file():
         try:
             return json.loads(path.read_text(encoding="utf-8-sig"))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InvalidRequest(f"{path} is no JSON: {error}") from None
     if server.endswith(".json"):
         raise InvalidRequest(f"there is no file {server!r}")
@@ -192,7 +192,7 @@ def _fetched(url: str) -> Any:
         raise InvalidRequest(f"{url} is larger than {_MOST_BYTES >> 20} MiB")
     try:
         return json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise InvalidRequest(
             f"{url} is no server.json; an MCP endpoint is added by hand: "
             "`upstreams: {NAME: {url: ...}}`"

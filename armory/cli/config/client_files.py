@@ -184,7 +184,7 @@ def _toml(file: Path, text: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except RecursionError:
         raise ConfigError(f"{file} is nested too deep; expected a map of servers") from None
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # of numbers of thousands of digits as well
         raise ConfigError(f"{file} is no TOML: {error}") from None
 
 

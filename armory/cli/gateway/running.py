@@ -140,7 +140,7 @@ class Gateway:
     def _read(self, body: bytes) -> dict[str, Any]:
         try:
             found = json.loads(body)
-        except ValueError:
+        except (ValueError, RecursionError):
             found = None
         if not isinstance(found, dict):
             raise UpstreamUnavailable(
@@ -152,7 +152,7 @@ class Gateway:
         try:
             problem = json.loads(body)
             detail, code = str(problem["detail"]), problem.get("code")
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             detail, code = f"HTTP {status}", None
             if status not in (401, 403):
                 return UpstreamUnavailable(

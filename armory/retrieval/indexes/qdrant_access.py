@@ -31,6 +31,8 @@ from armory.errors import BackendError
 T = TypeVar("T")
 _PORT = 6333
 _MISSING = 404
+_ANSWER_BYTES = 128 << 20
+"""Longest answer to a search, unpacked: vectors of some hundred tools, as text."""
 _TOLD = "the vector store failed; administrators see why in `armory status`"
 
 
@@ -168,10 +170,10 @@ class Searches:
             raise answered(self.where, status, raw)
         try:
             return json.loads(raw)["result"]
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise no_answer(self.where) from error
 
-    async def _post(self, path: str, body: str) -> tuple[int, bytes]:
+    async def _post(self, path: str, body: str) -> tuple[int, bytearray]:
         if self._closed:
             raise StoreFailed(f"Qdrant at {self.where}: the connection is closed")
         if self._session is None:
@@ -185,7 +187,14 @@ class Searches:
         async with self._session.post(
             self._base + path, data=body.encode(), allow_redirects=False
         ) as answer:
-            return answer.status, await answer.read()
+            content = bytearray()
+            async for piece in answer.content.iter_any():
+                content += piece
+                if len(content) > _ANSWER_BYTES:
+                    raise StoreFailed(
+                        f"Qdrant at {self.where} sent an answer of over {_ANSWER_BYTES >> 20} MiB"
+                    )
+            return answer.status, content
 
 
 def proxied(url: str) -> bool:
@@ -202,7 +211,7 @@ def silent(where: str, error: Exception) -> BackendError:
     return StoreFailed(f"Qdrant at {where} does not answer: {why}")
 
 
-def answered(where: str, status: int, content: bytes) -> BackendError:
+def answered(where: str, status: int, content: bytes | bytearray) -> BackendError:
     """The message for an error response."""
     hint = "; check tool_rag.qdrant.api_key" if status in (401, 403) else ""
     text = f"HTTP {status}: {content.decode('utf-8', 'replace')[:300]}"

@@ -111,6 +111,8 @@ async def _fetched(spec: UpstreamSpec, url: str) -> bytes:
         return bytes(await read_body(response, min(MAX_BYTES, spec.message_bytes)))
     except BodyTooLarge as error:
         raise BadDescription(str(error)) from None
+    except TimeoutError:  # in mid body: an OSError that says nothing
+        raise BadDescription(f"it did not end within {spec.connect_timeout_s:g} s") from None
     finally:
         await client.close()
 

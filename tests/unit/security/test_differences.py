@@ -87,3 +87,8 @@ new = {{"a": [0, *((number * 7) % {kinds} for number in range(60_001)), 0]}}
 assert difference(old, new)
 """
     subprocess.run([sys.executable, "-c", program], timeout=60, check=True)
+
+
+def test_what_hides_behind_an_emoji_is_spelled_out() -> None:
+    found = difference({"a": "⚠\ufe0f 😀"}, {"a": "⚠\ufe0f 😀\U000e0101\ufe01\u3164"})
+    assert '+  "a": "⚠\ufe0f 😀\\u{e0101}\\u{fe01}\\u{3164}"' in found

@@ -307,3 +307,16 @@ def test_of_upstreams_that_are_renamed_without_end_the_last_ones_are_remembered(
     held = json.loads(path.read_text())
     assert [*held["removed"]] == [f"u{reload}" for reload in range(40, REMOVED + 40)]
     assert len(held["tools"]) == REMOVED
+
+
+def test_what_is_forgotten_is_not_taken_back_from_a_file_that_another_process_wrote(
+    path: Path,
+) -> None:
+    began = date(2026, 1, 31)
+    Pinning(path, "block", configured=["s"], today=began).admit(catalog("one"))
+    Pinning(path, "block", configured=["other"], today=began).store()
+    later = began + timedelta(days=REMOVED_DAYS + 1)
+    pinning = Pinning(path, "block", configured=["other"], today=later)
+    path.write_text(path.read_text() + "\n")  # another process stores what it has
+    pinning.store()
+    assert json.loads(path.read_text())["tools"] == {}

@@ -129,3 +129,27 @@ def test_plain_forms_of_uris() -> None:
     assert not Policy([Rule(allow=("*",), deny=("ui://git/x",))]).allows_uri(
         ANONYMOUS, "git", "UI://x"
     )
+
+
+def test_a_server_is_denied_whole_whatever_its_uris_begin_with() -> None:
+    skill = {"uri": "skill://b/SKILL.md", "frontmatter": {"name": "b", "description": "a skill"}}
+    lists = ServerLists(
+        resources=[{"uri": "ui://panel"}, {"uri": "mem://x"}],
+        templates=[{"uriTemplate": "ui://panel/{id}"}],
+        skills=[skill],
+    )
+    listed = build_catalog({"git": lists, "web": lists})[0]
+    policy = Policy([Rule(allow=("*",), deny=("git__*", "git+*"))])
+    visible = policy.visible_catalog(listed, ANONYMOUS)
+    assert visible.resources == {"ui://web/panel", "web+mem://x"}
+    assert (visible.templates, visible.skills) == (
+        {"ui://web/panel/{id}"},
+        {"skill://web/b/SKILL.md"},
+    )
+    for uri in ("ui://panel", "UI://panel", "ui://%70anel", "skill://b/SKILL.md", "mem://x"):
+        assert not policy.allows_uri(ANONYMOUS, "git", uri), uri
+        assert policy.allows_uri(ANONYMOUS, "web", uri), uri
+    assert policy.bars_uri(ANONYMOUS, "git", "ui://panel/{id}")
+    some = Policy([Rule(allow=("*",), deny=("git+ui://panel",))])
+    assert not some.allows_uri(ANONYMOUS, "git", "ui://panel")
+    assert some.allows_uri(ANONYMOUS, "git", "ui://other")
