@@ -1,0 +1,151 @@
+"""Many calls of one session that ask at once: each question is its own call's, and no turn is left.
+
+Owns: a loop whose time passes only when nothing else is to be done, so that hours of waiting people
+cost nothing and each seed gives the same order of events.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import selectors
+from typing import Any
+
+import pytest
+from msgspec import Raw
+
+from armory.errors import UpstreamOverloaded, UpstreamTimeout
+from armory.protocol.link import Answer, Call, ClientGone, Params
+from armory.testing.clients.recording import RecordingClient, RecordingObserver
+from armory.upstreams.session.context import Identity, LinkContext
+from armory.upstreams.spec import UpstreamSpec
+from armory.upstreams.transports.stdio import StdioLink
+
+SEEDS = range(150)
+ANSWER_S = (0, 0.5, 1, 2.9, 3, 3.1, 5, 10)
+CANCELLED_S = (None, None, None, 0.2, 2.9, 3, 3.05, 7)
+TOOLS = {"echo": 0, "ask": 1, "chain": 3, "two": 2}
+"""How many questions each asks: `two` at once, `chain` one after the other."""
+
+
+class Skipping(selectors.DefaultSelector):
+    """Instead of waiting, it moves the clock."""
+
+    now = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        ready = super().select(0)
+        if not ready:
+            assert timeout is not None, "everything waits, and nothing will ever come"
+            self.now += max(timeout, 0) + 1e-9
+        return ready
+
+
+class Loop(asyncio.SelectorEventLoop):
+    def __init__(self) -> None:
+        self.skipping = Skipping()
+        super().__init__(self.skipping)
+
+    def time(self) -> float:
+        return self.skipping.now
+
+
+class Asking(StdioLink):
+    """A link whose upstream is in this process; it heeds cancellations."""
+
+    def __init__(self, context: LinkContext) -> None:
+        super().__init__(context)
+        self.adopt(Identity("legacy", "2025-11-25"))
+        self._jobs: dict[int, asyncio.Task[None]] = {}
+        self._answers: list[asyncio.Future[Any]] = []
+
+    async def _write(self, data: bytes) -> None:
+        said = json.loads(data)
+        if said.get("method") == "tools/call":
+            self._jobs[said["id"]] = asyncio.ensure_future(self._serve(said))
+        elif "method" in said:
+            self._jobs[said["params"]["requestId"]].cancel()
+        elif not (answer := self._answers[said["id"]]).cancelled():
+            answer.set_result(said.get("result"))
+
+    def _say(self, **said: Any) -> None:
+        self.received(json.dumps({"jsonrpc": "2.0", **said}).encode())
+
+    async def _ask(self, whose: str) -> None:
+        answer = asyncio.get_running_loop().create_future()
+        self._answers.append(answer)
+        about = {"method": "elicitation/create", "params": {"whose": whose}}
+        self._say(id=len(self._answers) - 1, **about)
+        assert await answer in ({"whose": whose}, None)
+
+    async def _serve(self, said: Any) -> None:
+        tool, whose = said["params"]["name"], said["params"]["whose"]
+        if tool == "two":
+            await asyncio.gather(self._ask(whose), self._ask(whose))
+        elif tool == "chain":
+            for _ in range(TOOLS[tool]):
+                await self._ask(whose)
+                await asyncio.sleep(0.1)
+        elif tool == "ask":
+            await self._ask(whose)
+        self._say(id=said["id"], result={"whose": whose})
+
+
+class Person(RecordingClient):
+    """Answers after a while, or goes away."""
+
+    def __init__(self, whose: str, chance: random.Random) -> None:
+        super().__init__({"elicitation": {}})
+        self.whose = whose
+        self._chance = chance
+
+    async def ask(self, method: str, params: Params) -> Answer:
+        self.asked.append((method, json.loads(bytes(params["whose"]))))
+        await asyncio.sleep(self._chance.choice(ANSWER_S))
+        if self._chance.random() < 0.1:
+            raise ClientGone
+        return Answer(Raw(json.dumps({"whose": self.whose}).encode()))
+
+
+async def one_call(link: Asking, person: Person, who: str, chance: random.Random) -> None:
+    await asyncio.sleep(chance.choice((0, 0, 0.5, 2, 3, 6)))
+    tool = chance.choice(tuple(TOOLS))
+    names = {"name": tool, "whose": person.whose}
+    params = {name: Raw(json.dumps(value).encode()) for name, value in names.items()}
+    call = Call("tools/call", params, person, caller=who)
+    try:
+        async with asyncio.timeout(chance.choice(CANCELLED_S)):
+            reply = await link.request(call)
+        assert json.loads(bytes(reply.result or b"")) == {"whose": person.whose}
+    except (TimeoutError, UpstreamTimeout, UpstreamOverloaded):
+        pass
+    assert {whose for _, whose in person.asked} <= {person.whose}
+    assert len(person.asked) <= TOOLS[tool]
+
+
+async def many_calls(isolation: str, chance: random.Random) -> None:
+    timeout_s = chance.choice((4.0, 8.0, 30.0))
+    spec = UpstreamSpec("up", command="none", isolation=isolation, call_timeout_s=timeout_s)  # pyright: ignore[reportArgumentType]
+    shared = isolation == "shared"
+    link = Asking(LinkContext(spec, {}, RecordingObserver(), owner="" if shared else "ann"))
+    async with asyncio.timeout(3_600), asyncio.TaskGroup() as group:
+        for number in range(12):
+            who = chance.choice(("ann", "bob")) if shared else "ann"
+            person = Person(f"call {number}", chance)
+            group.create_task(one_call(link, person, who, chance))
+    await asyncio.sleep(60)
+    attribution, questions = link.requests.attribution, link.requests.questions
+    turns = attribution._turns  # pyright: ignore[reportPrivateUsage]
+    assert turns._lane.holder is None  # pyright: ignore[reportPrivateUsage]
+    assert not turns._of_calls  # pyright: ignore[reportPrivateUsage]
+    assert not questions._open  # pyright: ignore[reportPrivateUsage]
+    assert not link.requests.pending
+    await link.close()
+
+
+@pytest.mark.parametrize("isolation", ["principal", "shared"])
+def test_each_is_asked_its_own_and_no_turn_is_left(isolation: str) -> None:
+    for seed in SEEDS:
+        with asyncio.Runner(loop_factory=Loop) as runner:
+            runner.run(many_calls(isolation, random.Random(seed)))
