@@ -88,3 +88,14 @@ async def test_on_a_shared_session_only_what_never_asks_goes_on(tmp_path: Path) 
         assert "waits for the answer to a question" in refused["content"][0]["text"]
         assert echoed.get("isError") is not True
         assert await answer(gateway, asked, "ann") == {"name": "ann"}
+
+
+async def test_who_had_no_turn_behind_a_slow_call_is_told_so(tmp_path: Path) -> None:
+    async with running(tmp_path, config(call_timeout_s=2.0)) as house:
+        gateway = GatewayClient(house.url, house.http)
+        assert await answer(gateway, await call(gateway, "elicit"), "ann") == {"name": "ann"}
+        late = await asyncio.gather(call(gateway, "hang"), call(gateway, "hang"))
+        first, second = sorted((each["content"][0]["text"] for each in late), key=len)
+        assert "did not answer tools/call within 2 s" in first
+        assert "had no turn for tools/call within 2 s" in second
+        assert "run one at a time" in second

@@ -62,22 +62,25 @@ class StatefulLink(BaseLink):
                     waits = False
                     return await self._exchange(call, scope)
         except TimeoutError:
-            if waits:
-                raise UpstreamOverloaded(
-                    f"upstream {self.server!r}: another call of this session waits for the answer "
-                    f"to a question, and this one had no turn within {timeout_s:g} s",
-                    upstream=self.server,
-                    retry_after_s=1.0,
-                ) from None
-            late = f"upstream {self.server!r} did not answer {call.method} within {timeout_s:g} s"
-            if self.requests.attribution.waits_for_person():
-                raise UpstreamOverloaded(
-                    f"{late}: it may do one thing at a time, and another call of this session "
-                    "waits for the answer to a question",
-                    upstream=self.server,
-                    retry_after_s=1.0,
-                ) from None
-            raise UpstreamTimeout(late, upstream=self.server) from None
+            raise self._late(call, timeout_s, began=not waits) from None
+
+    def _late(
+        self, call: Call, timeout_s: float, *, began: bool
+    ) -> UpstreamTimeout | UpstreamOverloaded:
+        """The error of a call that ended too late; it is the upstream's only where nothing else
+        kept it waiting.
+        """
+        asked = self.requests.attribution.waits_for_person()
+        what = f"did not answer {call.method}" if began else f"had no turn for {call.method}"
+        late = f"upstream {self.server!r} {what} within {timeout_s:g} s"
+        if began and not asked:
+            return UpstreamTimeout(late, upstream=self.server)
+        why = (
+            "another call of this session waits for the answer to a question"
+            if asked
+            else "calls of this session whose client may be asked run one at a time"
+        )
+        return UpstreamOverloaded(f"{late}: {why}", upstream=self.server, retry_after_s=1.0)
 
     async def roots_changed(self, client: ClientChannel, params: Params) -> None:
         """As `BaseLink.roots_changed`."""

@@ -175,8 +175,8 @@ class Attribution:
             return (via, "") if able(via) else (None, "")
         candidates = [pending for pending in self._pending.values() if able(pending)]
         if len(candidates) > 1 and len({pending.call.caller for pending in candidates}) == 1:
-            # of one caller's, one that waits for an answer asks nothing else
-            candidates = [each for each in candidates if not each.questions] or candidates
+            # of one caller's, one that lent its turn until it has its answer asks nothing else
+            candidates = [each for each in candidates if not self._has_lent(each)] or candidates
         if not candidates:
             return None, ""
         if len(candidates) == 1:
@@ -192,6 +192,11 @@ class Attribution:
             f"{method} cannot be attributed: several calls are in flight on this session, and its "
             "transport does not say which one asks"
         )
+
+    def _has_lent(self, pending: Pending) -> bool:
+        """Whether a call waits for an answer while it is another's turn."""
+        turn = self._turns.of(pending.call)
+        return turn is not None and turn.lent and bool(pending.questions)
 
 
 def _busy(pending: Mapping[int, Pending]) -> int:

@@ -95,45 +95,49 @@ class Asking(StdioLink):
 class Person(RecordingClient):
     """Answers after a while, or goes away."""
 
-    def __init__(self, whose: str, chance: random.Random) -> None:
+    def __init__(self, whose: str, chance: random.Random, *, stays: bool) -> None:
         super().__init__({"elicitation": {}})
         self.whose = whose
+        self._stays = stays
         self._chance = chance
 
     async def ask(self, method: str, params: Params) -> Answer:
         self.asked.append((method, json.loads(bytes(params["whose"]))))
         await asyncio.sleep(self._chance.choice(ANSWER_S))
-        if self._chance.random() < 0.1:
+        if not self._stays and self._chance.random() < 0.1:
             raise ClientGone
         return Answer(Raw(json.dumps({"whose": self.whose}).encode()))
 
 
-async def one_call(link: Asking, person: Person, who: str, chance: random.Random) -> None:
+async def one_call(
+    link: Asking, person: Person, who: str, chance: random.Random, *, calm: bool
+) -> None:
     await asyncio.sleep(chance.choice((0, 0, 0.5, 2, 3, 6)))
     tool = chance.choice(tuple(TOOLS))
     names = {"name": tool, "whose": person.whose}
     params = {name: Raw(json.dumps(value).encode()) for name, value in names.items()}
     call = Call("tools/call", params, person, caller=who)
     try:
-        async with asyncio.timeout(chance.choice(CANCELLED_S)):
+        async with asyncio.timeout(None if calm else chance.choice(CANCELLED_S)):
             reply = await link.request(call)
         assert json.loads(bytes(reply.result or b"")) == {"whose": person.whose}
+        assert not calm or len(person.asked) == TOOLS[tool], "a question was refused"
     except (TimeoutError, UpstreamTimeout, UpstreamOverloaded):
-        pass
+        assert not calm
     assert {whose for _, whose in person.asked} <= {person.whose}
     assert len(person.asked) <= TOOLS[tool]
 
 
-async def many_calls(isolation: str, chance: random.Random) -> None:
-    timeout_s = chance.choice((4.0, 8.0, 30.0))
+async def many_calls(isolation: str, chance: random.Random, *, calm: bool = False) -> None:
+    timeout_s = 600.0 if calm else chance.choice((4.0, 8.0, 30.0))
     spec = UpstreamSpec("up", command="none", isolation=isolation, call_timeout_s=timeout_s)  # pyright: ignore[reportArgumentType]
     shared = isolation == "shared"
     link = Asking(LinkContext(spec, {}, RecordingObserver(), owner="" if shared else "ann"))
     async with asyncio.timeout(3_600), asyncio.TaskGroup() as group:
         for number in range(12):
             who = chance.choice(("ann", "bob")) if shared else "ann"
-            person = Person(f"call {number}", chance)
-            group.create_task(one_call(link, person, who, chance))
+            person = Person(f"call {number}", chance, stays=calm)
+            group.create_task(one_call(link, person, who, chance, calm=calm))
     await asyncio.sleep(60)
     attribution, questions = link.requests.attribution, link.requests.questions
     turns = attribution._turns  # pyright: ignore[reportPrivateUsage]
@@ -149,3 +153,10 @@ def test_each_is_asked_its_own_and_no_turn_is_left(isolation: str) -> None:
     for seed in SEEDS:
         with asyncio.Runner(loop_factory=Loop) as runner:
             runner.run(many_calls(isolation, random.Random(seed)))
+
+
+@pytest.mark.parametrize("isolation", ["principal", "shared"])
+def test_where_all_wait_no_question_is_refused(isolation: str) -> None:
+    for seed in SEEDS:
+        with asyncio.Runner(loop_factory=Loop) as runner:
+            runner.run(many_calls(isolation, random.Random(seed), calm=True))
