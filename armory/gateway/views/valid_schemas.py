@@ -95,14 +95,12 @@ def _rewritten(node: dict[str, Any]) -> dict[str, Any]:
     if isinstance(kind, str):
         found["type"] = _type(kind)
     elif isinstance(kind, list):
-        kinds = [_type(one) for one in cast("list[Any]", kind)]
+        kinds = (_type(one) for one in cast("list[Any]", kind) if isinstance(one, str))
         found["type"] = list(dict.fromkeys(one for one in kinds if usable("type", one)))
     return found
 
 
-def _type(name: Any) -> Any:
-    """The type that a name stands for; anything else as it is."""
-    if not isinstance(name, str):
-        return name
+def _type(name: str) -> str:
+    """The type that a name stands for; any other name in lower case."""
     lower = name.lower()
     return _MEANT.get(lower, lower)

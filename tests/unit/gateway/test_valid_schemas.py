@@ -39,6 +39,7 @@ def test_a_valid_schema_is_the_very_object() -> None:
         ({"type": "any", "title": "A"}, {"title": "A"}),
         ({"type": ["str", "none", "what"]}, {"type": ["string", "null"]}),
         ({"type": []}, {}),
+        ({"type": ["string", ["null"], {}, None]}, {"type": ["string"]}),
         ({"type": "string", "required": True}, {"type": "string"}),
         ({"minimum": 0, "exclusiveMinimum": True}, {"exclusiveMinimum": 0}),
         ({"maximum": 9, "exclusiveMaximum": False}, {"maximum": 9}),
