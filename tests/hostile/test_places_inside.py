@@ -16,6 +16,8 @@ from armory.runtime import open_runtime
 from armory.storage.database import Database, DatabaseFailed
 from armory.testing.clients.raw import messages, modern_body, modern_headers
 from armory.testing.upstreams.http import HttpUpstream
+from armory.upstreams.oauth.client import NoToken, TokenClient
+from armory.upstreams.oauth.discovery import AuthServerMetadata
 from armory.web.rest.problems import problem_of
 from armory.wire.errors import error_object
 from tests.threaded import Answering, served
@@ -74,6 +76,22 @@ async def test_callers_are_not_told_where_the_services_are(
                 called = await told("tools/call", name="web__who", arguments={})
                 assert "upstream 'web': no connection (Connection refused)" in called
                 assert "127.0.0.1" not in called
+
+
+async def test_callers_are_not_told_where_tokens_come_from() -> None:
+    with served(Refusing) as inside:
+        place = AuthServerMetadata(f"{inside}/token", "")
+        with pytest.raises(NoToken, match=f"{inside}/token gave no token") as refused:
+            await TokenClient("web", named=(inside,)).request_token(place, {}, {})
+    with pytest.raises(NoToken, match=f"{inside}/token did not answer") as silent:
+        await TokenClient("web", named=(inside,)).request_token(place, {}, {})
+    for failed in (refused, silent):
+        for told in (
+            problem_of(failed.value).detail,
+            bytes(error_object(failed.value)).decode(),
+        ):
+            assert "upstream 'web': no access token: its authorization server" in told
+            assert inside not in told
 
 
 async def test_nobody_is_told_which_database_fails(tmp_path: Path) -> None:
