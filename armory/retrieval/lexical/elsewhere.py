@@ -14,6 +14,7 @@ import re
 from functools import cache
 from typing import NamedTuple
 
+from armory.retrieval.lexical.intents import VERB
 from armory.retrieval.lexical.known_words import KnownWords
 from armory.retrieval.lexical.text import terms
 
@@ -42,6 +43,10 @@ _DISH = (
 )
 
 
+#: What is done beside a wish: "add a task to book a table". Not "tell me how much ...".
+_ASKING = ("ask", "check", "get", "give", "know", "make", "see", "show", "start", "tell")
+_ACTS = tuple(verb for verb in VERB.split("|") if verb not in _ASKING)
+_ACT = re.compile(rf"\b(?:{'|'.join(_ACTS)})\b")
 #: "Find the flight confirmation in my mail", "where is the hotels table read?": what a wish of such
 #: words may be about, for which there are tools of another kind.
 _HELD = re.compile(
@@ -204,7 +209,9 @@ _KINDS = (
     ),
     _Kind(
         re.compile(
-            r"\b(?:send|write|draft|forward) [^.?!\n]{0,20}?\be-?mails?\b(?! (?:address|template))"
+            r"\b(?:send|write|draft|forward) "
+            r"(?:(?!(?:about|for|in|of|that|the|to)\b)[^\s.?!]{1,20} ){0,3}?"
+            r"e-?mails?\b(?! (?:address|template|draft))"
         ),
         "email mail gmail smtp outlook inbox",
     ),
@@ -264,14 +271,21 @@ def is_elsewhere(text: str, words: KnownWords) -> bool:
     plain = text.lower()
     if _HINT.search(plain) is None:
         return False
-    asked = [kind for kind in _KINDS if kind.wish.search(plain)]
-    if _HELD.search(plain) is not None and any(kind.held for kind in asked):
-        return False
-    return bool(asked) and not any(_is_served(kind, words) for kind in asked)
+    asked = [(kind, found) for kind in _KINDS if (found := kind.wish.search(plain)) is not None]
+    return bool(asked) and not any(_is_served(*each, words) for each in asked)
 
 
-def _is_served(kind: _Kind, words: KnownWords) -> bool:
-    return any(map(words.has, _terms(kind.said))) or any(map(words.names, _terms(kind.named)))
+def _is_served(kind: _Kind, found: re.Match[str], words: KnownWords) -> bool:
+    """Whether a tool has a word of the kind, or the text, of which that is a part, asks for
+    something else: "create an issue: the build is red".
+    """
+    if any(map(words.has, _terms(kind.said))) or any(map(words.names, _terms(kind.named))):
+        return True
+    text, begin, end = found.string, found.start(), found.end()
+    if _ACT.search(text, 0, begin) or (kind.held and _HELD.search(text)):
+        return True
+    beside = frozenset(terms(f"{text[:begin]} {text[end:]}")).difference(_terms(" ".join(_ACTS)))
+    return any(map(words.names, beside))
 
 
 @cache
