@@ -14,7 +14,6 @@ import re
 from functools import cache
 from typing import NamedTuple
 
-from armory.retrieval.lexical.intents import VERB
 from armory.retrieval.lexical.known_words import KnownWords
 from armory.retrieval.lexical.text import terms
 
@@ -43,10 +42,13 @@ _DISH = (
 )
 
 
-#: What is done beside a wish: "add a task to book a table". Not "tell me how much ...".
-_ASKING = ("ask", "check", "get", "give", "know", "make", "see", "show", "start", "tell")
-_ACTS = tuple(verb for verb in VERB.split("|") if verb not in _ASKING)
-_ACT = re.compile(rf"\b(?:{'|'.join(_ACTS)})\b")
+#: What a wish may be a part of: "add a task to book a table", "where do we drop the table?",
+#: "search my notes about git rebase".
+_ACT = re.compile(
+    r"\b(?:add|append|comment|create|document|file|log|open|post|record|update|write down)\b"
+    r"|\b(?:where|why) (?:do|does|did|we|the|it|is|are)\b"
+    r"|\bsearch (?:(?:all|in|my|our|the|through) ){0,3}(?:notes|mails?|messages|docs|wiki|slack)\b"
+)
 #: "Find the flight confirmation in my mail", "where is the hotels table read?": what a wish of such
 #: words may be about, for which there are tools of another kind.
 _HELD = re.compile(
@@ -55,9 +57,9 @@ _HELD = re.compile(
     r"|confluence|pages?|docs?|documents?|drive|dropbox|folders?|files?|sheets?|spreadsheets?|excel"
     r"|csv|json|pdfs?|readme|tables?|databases?|db|rows?|columns?|records?|sql|quer(?:y|ies)"
     r"|collections?|buckets?|logs?|queues?|requests?|code|codebase|repos?|repositor(?:y|ies)|branch"
-    r"|commits?|components?|class(?:es)?|functions?|modules?|tests?|usages?|references?|apis?"
+    r"|commits?|components?|functions?|modules?|tests?|usages?|references?|apis?"
     r"|endpoints?|schemas?|issues?|tickets?|bugs?|epics?|stories|jira|github|gitlab|tasks?|todos?"
-    r"|contacts?|invoices?|receipts?|confirmations?|bookings?|reservations?|history|bookmarks?"
+    r"|contacts?|invoices?|receipts?|confirmations?|history|bookmarks?"
     r"|jobs?|cron|forms?|buttons?|features?)\b"
 )
 
@@ -276,16 +278,14 @@ def is_elsewhere(text: str, words: KnownWords) -> bool:
 
 
 def _is_served(kind: _Kind, found: re.Match[str], words: KnownWords) -> bool:
-    """Whether a tool has a word of the kind, or the text, of which that is a part, asks for
-    something else: "create an issue: the build is red".
+    """Whether a tool has a word of the kind, or the text asks for something else, of which the wish
+    is a part: "create an issue: the build is red".
     """
     if any(map(words.has, _terms(kind.said))) or any(map(words.names, _terms(kind.named))):
         return True
-    text, begin, end = found.string, found.start(), found.end()
-    if _ACT.search(text, 0, begin) or (kind.held and _HELD.search(text)):
-        return True
-    beside = frozenset(terms(f"{text[:begin]} {text[end:]}")).difference(_terms(" ".join(_ACTS)))
-    return any(map(words.names, beside))
+    text = found.string
+    besides = text[: found.start()], text[found.end() :]
+    return any(map(_ACT.search, besides)) or (kind.held and _HELD.search(text) is not None)
 
 
 @cache

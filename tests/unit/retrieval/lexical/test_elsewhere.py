@@ -84,11 +84,18 @@ def test_what_is_part_of_another_wish_counts_for_nothing(text: str) -> None:
     assert not is_elsewhere(text, words(*OFFICE))
 
 
-def test_of_what_stands_beside_a_wish_a_tool_has_the_name() -> None:
-    text = "the build is failing, create a ticket"
-    assert is_elsewhere(text, words(*OFFICE))
-    ticket = Fields("create_ticket", "desk", description="Tell the team what is wrong")
-    assert not is_elsewhere(text, words(*OFFICE, ticket))
+@pytest.mark.parametrize(
+    "text",
+    [
+        "can you suggest a recipe for vegan curry",
+        "I need to find the latest price of bitcoin",
+        "I want to find a restaurant where I can book a table for two",
+        "find me a one-way economy class flight from Oslo to Rome",
+    ],
+)
+def test_words_that_go_with_every_wish_make_it_no_part_of_another(text: str) -> None:
+    named = Fields("find_current", "need", description="Suggest what we want")
+    assert is_elsewhere(text, words(*OFFICE, named))
 
 
 def words(*tools: Fields) -> KnownWords:
