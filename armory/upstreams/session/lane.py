@@ -131,16 +131,20 @@ class Turn:
         if self.held and self._lane.shared:
             self.waits = True
             self._lane.let_pass(self)
-        elif self.held:
+        elif not self._lane.shared:
             self.lent = True
             self.give()
 
     def begin_asking(self) -> None:
         """The call's client is being asked: after a moment others have their turn, or at once if
-        one of them has an answer.
+        one of them has an answer. Until then it has the turn that is nobody's: a call may ask after
+        it let go of its own.
         """
         self.asked += 1
         self.ever_asked = True
+        if self._lane.holder is None and not self._over:
+            self._lane.holder = self
+            self.lent = False
         if self._lane.wanted:
             self.lend()
         elif self._timer is None:

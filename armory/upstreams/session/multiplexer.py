@@ -104,7 +104,7 @@ class RequestMultiplexer:
         """
         self.pending.pop(pending.id, None)
         pending.end()
-        self.attribution.ended()
+        self.attribution.ended(pending.call)
         if answered and not self._link.closed:
             self.questions.outlive(pending)
             return

@@ -110,8 +110,11 @@ class Attribution:
 
     def turn_of(self, pending: Pending) -> Turn | None:
         """The turn of a call, which others on the session may have while its client is asked;
-        None: it has none.
+        None: it needs none.
         """
+        inexact = not self._exact and self._link.client is None
+        if inexact and pending.id in self._pending:
+            return self._turns.of_asked(pending.call)
         return self._turns.of(pending.call)
 
     async def go_on(self, turn: Turn) -> None:
@@ -131,9 +134,9 @@ class Attribution:
             self._turns.given_up(pending.id)
             self._may_ask.add(pending.id, pending.call.caller)
 
-    def ended(self) -> None:
+    def ended(self, call: Call) -> None:
         """A call has ended."""
-        self._turns.ended()
+        self._turns.ended(call)
 
     def answered_late(self, request_id: object) -> bool:
         """Whether a response that nobody waits for belongs to an abandoned call."""
