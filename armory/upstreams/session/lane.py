@@ -147,8 +147,8 @@ class Turn:
             self.lent = False
         if self._lane.wanted:
             self.lend()
-        elif self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(OPEN_S, self._too_long)
+        else:
+            self._watch()
 
     def end_asking(self) -> None:
         """The call's client has answered, or is asked no longer."""
@@ -164,14 +164,24 @@ class Turn:
                 await self.take()
         if self._over:
             self.give()
-        elif self.asked and self._timer is None:  # another question of this call is open
-            self._timer = asyncio.get_running_loop().call_later(OPEN_S, self._too_long)
+        elif self.asked:  # another question of this call is open
+            self._watch()
+
+    def go_beside(self) -> None:
+        """The turn did not come in time: the call goes on beside another's, and may ask again."""
+        self.lent = False
+        if self.asked:
+            self._watch()
 
     def end(self) -> None:
         """The call is over."""
         self._over = True
         self._stop_timer()
         self.give()
+
+    def _watch(self) -> None:
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(OPEN_S, self._too_long)
 
     def _too_long(self) -> None:
         self._timer = None

@@ -154,6 +154,7 @@ class Turns:
                 await turn.go_on()
                 async with self._after_abandoned():
                     return
+        turn.go_beside()
 
     def alone_at_first(
         self, call: Call, *, patient: bool

@@ -56,6 +56,9 @@ class Loop(asyncio.SelectorEventLoop):
 class Asking(StdioLink):
     """A link whose upstream is in this process; it heeds cancellations."""
 
+    takes_s = 0.0
+    """How long it takes to confirm what it got; it acts at once."""
+
     def __init__(self, context: LinkContext) -> None:
         super().__init__(context)
         self.adopt(Identity("legacy", "2025-11-25"))
@@ -63,6 +66,11 @@ class Asking(StdioLink):
         self._answers: list[asyncio.Future[Any]] = []
 
     async def _write(self, data: bytes) -> None:
+        self._take_in(data)
+        if self.takes_s:
+            await asyncio.sleep(self.takes_s)
+
+    def _take_in(self, data: bytes) -> None:
         said = json.loads(data)
         if said.get("method") == "tools/call":
             self._jobs[said["id"]] = asyncio.ensure_future(self._serve(said))
@@ -92,6 +100,9 @@ class Asking(StdioLink):
         elif tool == "late":
             await asyncio.sleep(2.5)
             await self._ask(whose)
+        elif tool == "busy":
+            await self._ask(whose)
+            await asyncio.sleep(6)
         elif tool == "ask" or (tool == "sometimes" and not whose.endswith("0")):
             await self._ask(whose)
         self._say(id=said["id"], result={"whose": whose})
@@ -198,3 +209,22 @@ def test_others_may_ask_beside_a_form_that_nobody_expected(tool: str, after_s: f
     """A tool that works for seconds before it asks, or that had never asked before."""
     with asyncio.Runner(loop_factory=Loop) as runner:
         runner.run(beside_an_unforeseen_form(tool, after_s))
+
+
+async def a_second_question_beside_work() -> None:
+    link, chance = opened(), random.Random(0)
+    link.takes_s = 0.2
+    first, second = (Person(name, chance, stays=True) for name in ("first", "second"))
+    first.waits_s, second.waits_s = 3.9, 2.0
+    async with asyncio.timeout(3_600), asyncio.TaskGroup() as group:
+        group.create_task(link.request(call_of("busy", first)))
+        await asyncio.sleep(0.1)
+        group.create_task(link.request(call_of("chain", second)))
+    assert [whose for _, whose in first.asked] == ["first"]
+    await link.close()
+
+
+def test_who_asks_again_beside_anothers_turn_is_not_taken_for_that_one() -> None:
+    """Its answer went up late, and the next question came before that was confirmed."""
+    with asyncio.Runner(loop_factory=Loop) as runner:
+        runner.run(a_second_question_beside_work())
