@@ -112,8 +112,8 @@ class Attribution:
         """The turn of a call, which others on the session may have while its client is asked;
         None: it needs none.
         """
-        inexact = not self._exact and self._link.client is None
-        if inexact and pending.id in self._pending:
+        inexact = not self._exact or self._turns.interactive  # it has asked beside every call
+        if inexact and self._link.client is None and pending.id in self._pending:
             return self._turns.of_asked(pending.call)
         return self._turns.of(pending.call)
 
