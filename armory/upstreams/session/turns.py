@@ -41,9 +41,14 @@ bytes."""
 class Silent:
     """The tools and methods of one upstream that have finished a call without a question. Tools are
     bounded apart from the rest, since clients invent resource URIs and methods.
+
+    Attributes:
+        asks_beside: whether it has asked a person or a model beside the answers of all calls,
+            although its transport could have told because of which.
     """
 
     def __init__(self) -> None:
+        self.asks_beside = False
         self._tools: LRUCache[tuple[str, bytes], None] = LRUCache(_KNOWN)
         self._others: LRUCache[tuple[str, bytes], None] = LRUCache(_KNOWN)
         self._asking: LRUCache[tuple[str, bytes], None] = LRUCache(_KNOWN)

@@ -79,9 +79,10 @@ class Attribution:
         self._link = cast("BaseLink", weakref.proxy(link))  # it has this one: no cycle
         self._pending = pending
         self._exact = exact
+        self._silent = link.silent
         self._roots_changed_by: tuple[ClientChannel, float] | None = None
         self._turns = Turns(
-            link.silent, partial(_busy, pending), shared=link.spec.isolation == "shared"
+            self._silent, partial(_busy, pending), shared=link.spec.isolation == "shared"
         )
         self._given_up = AbandonedCalls()
         self._may_ask = AbandonedCalls()  # those of them that could make it ask
@@ -91,6 +92,8 @@ class Attribution:
         a time.
         """
         self._turns.questions += method in CAPABILITY
+        if self._exact and method in CAPABILITY and method != "roots/list":
+            self._silent.asks_beside = True  # so it will on its other sessions
 
     def began_anew(self) -> None:
         """The session was replaced by a new one, which asks nothing because of earlier calls."""
@@ -99,7 +102,7 @@ class Attribution:
     def turn_for(self, call: Call) -> AbstractAsyncContextManager[None] | None:
         """The lock that `call` must hold while it runs; None when it need not wait for others."""
         turns, link = self._turns, self._link
-        if self._exact and not turns.interactive:
+        if self._exact and not (turns.interactive or self._silent.asks_beside):
             return None
         if link.client is not None or link.era == "modern" or not asks_possible(call):
             return None
@@ -112,7 +115,7 @@ class Attribution:
         """The turn of a call, which others on the session may have while its client is asked;
         None: it needs none.
         """
-        inexact = not self._exact or self._turns.interactive  # it has asked beside every call
+        inexact = not self._exact or self._turns.interactive or self._silent.asks_beside
         if inexact and self._link.client is None and pending.id in self._pending:
             return self._turns.of_asked(pending.call)
         return self._turns.of(pending.call)

@@ -255,6 +255,30 @@ async def test_others_ask_on_the_get_stream_beside_an_open_question(
     assert [each["structuredContent"].get("result") for each in answers] == [{"of": 1}, {"of": 0}]
 
 
+async def test_who_asked_on_the_get_stream_is_expected_to_on_its_next_session(
+    server: HttpUpstream, observer: RecordingObserver
+) -> None:
+    """Calls that begin at once would all be refused their questions until the first was asked."""
+    server.eras, server.ask_on_get = "legacy", True
+    connector = Connector(UpstreamSpec("up", url=server.url), INFO)
+    try:
+        for at_once in (1, 3):
+            server.get_opened.clear()
+            link = await connector.connect(Owner(ANONYMOUS), {"elicitation": {}}, observer)
+            await asyncio.wait_for(server.get_opened.wait(), 10)
+            clients = [
+                RecordingClient({"elicitation": {}}, answers={"elicitation/create": {"of": number}})
+                for number in range(at_once)
+            ]
+            calls = (call(link, "elicit", client=each) for each in clients)
+            answers = await asyncio.wait_for(asyncio.gather(*calls), 10)
+            await link.close()
+    finally:
+        await connector.close()
+    results = [answer["structuredContent"].get("result") for answer in answers]
+    assert results == [{"of": number} for number in range(3)]
+
+
 async def test_a_lost_get_stream_is_opened_again(
     connect: Open, server: HttpUpstream, observer: RecordingObserver
 ) -> None:
