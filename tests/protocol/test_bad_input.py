@@ -128,17 +128,12 @@ async def test_bodies_that_are_no_message(
             {"notifications": {"resourceSubscriptions": [5]}},
             "params.notifications.resourceSubscriptions",
         ),
-        (
-            "tools/list",
-            {"_meta": {"io.modelcontextprotocol/logLevel": "loud"}},
-            "params._meta[io.modelcontextprotocol/logLevel]",
-        ),
     ],
 )
 async def test_a_bad_parameter_is_named(
     front: Front, method: str, params: dict[str, Any], parameter: str
 ) -> None:
-    status, message = await front.modern(method, params, meta=params.get("_meta"))
+    status, message = await front.modern(method, params)
     error = message["error"]
     assert (status, error["code"]) == (400, -32602)
     assert error["message"].startswith(f"{parameter} is ")

@@ -117,9 +117,8 @@ def _is_level(raw: Raw | None) -> bool:
 
 
 def _bad_meta(key: str, meta: Mapping[str, Raw], expected: str) -> RpcError:
-    where = f"params._meta[{key}]"
-    said = f"{where} is {brief(meta[key])}; expected {expected}"
-    return RpcError(codes.INVALID_PARAMS, said, {"parameter": where})
+    shown = brief(meta[key])
+    return RpcError(codes.INVALID_PARAMS, f"params._meta[{key}] is {shown}; expected {expected}")
 
 
 def version_refusal(version: str) -> RpcError | None:
