@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from armory.testing.clients.raw import PREFIX, messages, modern_body, modern_headers
 from armory.upstreams.session import lane
 from tests.protocol.gateways import GatewayClient, running
 
@@ -63,6 +64,21 @@ async def test_forms_that_are_open_hold_up_no_call(tmp_path: Path) -> None:
         for name, asked in names.items():
             assert await answer(gateway, asked, name) == {"name": name}
         assert (await call(gateway, "echo")).get("isError") is not True
+
+
+async def test_what_a_call_beside_a_form_logs_reaches_its_client(tmp_path: Path) -> None:
+    """Over stdio a log line names no call; the one with the form waits, and logs nothing."""
+    async with running(tmp_path, config()) as house:
+        gateway = GatewayClient(house.url, house.http)
+        asked = await call(gateway, "elicit")
+        params = {"name": "old__log", "arguments": {}}
+        level = {f"{PREFIX}logLevel": "info"}
+        body = modern_body(1, "tools/call", params, level, ELICIT)
+        headers = {**modern_headers(body), "Authorization": "Bearer token-of-ann"}
+        async with house.http.post(house.url + "/mcp", json=body, headers=headers) as response:
+            *before, _ = await messages(response)
+        assert [each["params"]["data"] for each in before] == ["at info", "at error"]
+        assert await answer(gateway, asked, "ann") == {"name": "ann"}
 
 
 async def test_a_slow_call_beside_a_form_holds_up_no_answer(tmp_path: Path) -> None:

@@ -131,20 +131,24 @@ class Turn:
         if self.held and self._lane.shared:
             self.waits = True
             self._lane.let_pass(self)
-        elif self.held:
+        elif not self._lane.shared:
             self.lent = True
             self.give()
 
     def begin_asking(self) -> None:
         """The call's client is being asked: after a moment others have their turn, or at once if
-        one of them has an answer.
+        one of them has an answer. Until then it has the turn that is nobody's: a call may ask after
+        it let go of its own.
         """
         self.asked += 1
         self.ever_asked = True
+        if self._lane.holder is None and not self._over:
+            self._lane.holder = self
+            self.lent = False
         if self._lane.wanted:
             self.lend()
-        elif self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(OPEN_S, self._too_long)
+        else:
+            self._watch()
 
     def end_asking(self) -> None:
         """The call's client has answered, or is asked no longer."""
@@ -160,14 +164,24 @@ class Turn:
                 await self.take()
         if self._over:
             self.give()
-        elif self.asked and self._timer is None:  # another question of this call is open
-            self._timer = asyncio.get_running_loop().call_later(OPEN_S, self._too_long)
+        elif self.asked:  # another question of this call is open
+            self._watch()
+
+    def go_beside(self) -> None:
+        """The turn did not come in time: the call goes on beside another's, and may ask again."""
+        self.lent = False
+        if self.asked:
+            self._watch()
 
     def end(self) -> None:
         """The call is over."""
         self._over = True
         self._stop_timer()
         self.give()
+
+    def _watch(self) -> None:
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(OPEN_S, self._too_long)
 
     def _too_long(self) -> None:
         self._timer = None

@@ -104,7 +104,7 @@ class RequestMultiplexer:
         """
         self.pending.pop(pending.id, None)
         pending.end()
-        self.attribution.ended()
+        self.attribution.ended(pending.call)
         if answered and not self._link.closed:
             self.questions.outlive(pending)
             return
@@ -266,6 +266,8 @@ class RequestMultiplexer:
         """
         calls = (p for p in self.pending.values() if p.call.method != LISTEN)
         owned = [p for p in calls if p.client is not None]
+        if len(owned) > 1:
+            owned = self.attribution.at_work(owned)
         if len(owned) != 1 or self.attribution.may_be_anothers(owned[0].call):
             return None
         return None if owned[0].answered else owned[0]

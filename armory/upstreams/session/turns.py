@@ -98,6 +98,7 @@ class Turns:
         self._abandoned: dict[int, float] = {}
         self._lane = Lane(shared=shared)
         self._of_calls: dict[int, Turn] = {}  # by the identity of the call
+        self._late: dict[int, Turn] = {}  # of them, those of calls that had none until they asked
         self._ended = asyncio.Event()
 
     @property
@@ -108,6 +109,16 @@ class Turns:
     def of(self, call: Call) -> Turn | None:
         """The turn of a call; None: it has none, since it need not wait for others."""
         return self._of_calls.get(id(call))
+
+    def of_asked(self, call: Call) -> Turn:
+        """The turn of a call in flight whose client is asked. One of a tool that had never asked
+        has none yet; it gets one until it ends.
+        """
+        turn = self._of_calls.get(id(call))
+        if turn is None:
+            self._silent.asked(*_what(call))
+            turn = self._late[id(call)] = self._of_calls[id(call)] = Turn(self._lane)
+        return turn
 
     @contextmanager
     def _turn(self, call: Call) -> Generator[Turn]:
@@ -143,6 +154,7 @@ class Turns:
                 await turn.go_on()
                 async with self._after_abandoned():
                     return
+        turn.go_beside()
 
     def alone_at_first(
         self, call: Call, *, patient: bool
@@ -233,9 +245,12 @@ class Turns:
         except TimeoutError:
             return
 
-    def ended(self) -> None:
+    def ended(self, call: Call) -> None:
         """A call has ended: wake one that waits for that."""
         self._ended.set()
+        if self._late and (turn := self._late.pop(id(call), None)) is not None:
+            del self._of_calls[id(call)]
+            turn.end()
 
 
 def asks_possible(call: Call) -> bool:

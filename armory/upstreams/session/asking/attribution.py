@@ -110,8 +110,11 @@ class Attribution:
 
     def turn_of(self, pending: Pending) -> Turn | None:
         """The turn of a call, which others on the session may have while its client is asked;
-        None: it has none.
+        None: it needs none.
         """
+        inexact = not self._exact or self._turns.interactive  # it has asked beside every call
+        if inexact and self._link.client is None and pending.id in self._pending:
+            return self._turns.of_asked(pending.call)
         return self._turns.of(pending.call)
 
     async def go_on(self, turn: Turn) -> None:
@@ -131,9 +134,9 @@ class Attribution:
             self._turns.given_up(pending.id)
             self._may_ask.add(pending.id, pending.call.caller)
 
-    def ended(self) -> None:
+    def ended(self, call: Call) -> None:
         """A call has ended."""
-        self._turns.ended()
+        self._turns.ended(call)
 
     def answered_late(self, request_id: object) -> bool:
         """Whether a response that nobody waits for belongs to an abandoned call."""
@@ -174,9 +177,8 @@ class Attribution:
         if via is not None:
             return (via, "") if able(via) else (None, "")
         candidates = [pending for pending in self._pending.values() if able(pending)]
-        if len(candidates) > 1 and len({pending.call.caller for pending in candidates}) == 1:
-            # of one caller's, one that lent its turn until it has its answer asks nothing else
-            candidates = [each for each in candidates if not self._has_lent(each)] or candidates
+        if len(candidates) > 1:
+            candidates = self.at_work(candidates) or candidates
         if not candidates:
             return None, ""
         if len(candidates) == 1:
@@ -192,6 +194,14 @@ class Attribution:
             f"{method} cannot be attributed: several calls are in flight on this session, and its "
             "transport does not say which one asks"
         )
+
+    def at_work(self, calls: list[Pending]) -> list[Pending]:
+        """Those of these calls that may have caused what comes: of one caller's, one that lent its
+        turn until it has its answer neither asks nor logs anything else.
+        """
+        if len({pending.call.caller for pending in calls}) > 1:
+            return calls
+        return [pending for pending in calls if not self._has_lent(pending)]
 
     def _has_lent(self, pending: Pending) -> bool:
         """Whether a call waits for an answer while it is another's turn."""

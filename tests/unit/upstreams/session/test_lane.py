@@ -263,7 +263,7 @@ async def test_an_answer_waits_for_what_went_by() -> None:
         await settle()
         assert not going_on.done()
         busy = 1
-        session.ended()
+        session.ended(call("quiet"))
         await going_on
 
 

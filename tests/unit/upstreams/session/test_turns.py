@@ -49,7 +49,7 @@ class Session:
                 asked.end_asking()
             await end.wait()
             self.under_way.remove(name)
-            self.turns.ended()
+            self.turns.ended(called)
 
 
 async def settle() -> None:
@@ -87,10 +87,11 @@ async def test_resources_without_end_take_no_place_of_a_tool(
     end.set()
 
     async def read(uri: str) -> None:
-        turn = session.turns.alone_at_first(reading(uri), patient=True)
+        called = reading(uri)
+        turn = session.turns.alone_at_first(called, patient=True)
         if turn is not None:
             async with turn:
-                session.turns.ended()
+                session.turns.ended(called)
 
     async with asyncio.timeout(BOUND_S):
         for number in range(9):

@@ -19,6 +19,7 @@ from armory.testing.upstreams.http import HttpUpstream
 from armory.testing.upstreams.script import Script
 from armory.testing.waiting import until
 from armory.upstreams.connecting.negotiate import Connector
+from armory.upstreams.session import lane
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.transports.http_failures import HttpFailure
@@ -231,6 +232,27 @@ async def test_questions_on_the_get_stream(connect: Open, server: HttpUpstream) 
     client = RecordingClient({"elicitation": {}}, answers={"elicitation/create": {"action": "x"}})
     answer = await call(link, "elicit", client=client)
     assert answer["structuredContent"]["result"] == {"action": "x"}
+
+
+async def test_others_ask_on_the_get_stream_beside_an_open_question(
+    connect: Open, server: HttpUpstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing says there whose it is: the first one waits, and asks nothing else."""
+    monkeypatch.setattr(lane, "OPEN_S", 0.05)
+    server.ask_on_get = True
+    link = await connect("legacy", {"elicitation": {}})
+    await asyncio.wait_for(server.get_opened.wait(), 10)
+    clients = [
+        RecordingClient({"elicitation": {}}, answers={"elicitation/create": {"of": number}})
+        for number in range(2)
+    ]
+    clients[0].hold.clear()
+    first = asyncio.create_task(call(link, "elicit", client=clients[0]))
+    await asyncio.wait_for(clients[0].was_asked.wait(), 10)
+    answers = [await call(link, "elicit", client=clients[1])]
+    clients[0].hold.set()
+    answers.append(await asyncio.wait_for(first, 10))
+    assert [each["structuredContent"].get("result") for each in answers] == [{"of": 1}, {"of": 0}]
 
 
 async def test_a_lost_get_stream_is_opened_again(
