@@ -78,19 +78,25 @@ class Primitives:
         """
         ref = members_or_none(params.get("ref"))
         if ref is None:
-            raise RpcError(INVALID_PARAMS, "params.ref is missing or not an object")
+            raise RpcError(
+                INVALID_PARAMS,
+                "params.ref is missing or not an object",
+                {"parameter": "params.ref"},
+            )
         for part in ("ref", "argument", "context"):
             refuse_other_case(members_or_none(params.get(part)) or {}, f"params.{part}")
         kind = text_of(ref, "type")
         if kind == "ref/prompt":
-            name = need_text(ref, "name")
+            name = need_text(ref, "name", "params.ref")
             record = context.view.prompt(context, name)
             if record is None:
                 raise await self._forwarder.missing(context, "prompt", name)
             server = record.server
             ref["name"] = pack(record.original_name)
         elif kind == "ref/resource":
-            server, uri = await self._forwarder.located(context, need_text(ref, "uri"))
+            server, uri = await self._forwarder.located(
+                context, need_text(ref, "uri", "params.ref")
+            )
             sent = {**_told_once(params), "ref": pack({**ref, "uri": pack(uri)})}
             reply = await self._forwarder.send(
                 context, server, "completion/complete", sent, safe_to_retry=True
@@ -100,7 +106,9 @@ class Primitives:
             return await self.pass_on("completion/complete", context, params)
         else:
             raise RpcError(
-                INVALID_PARAMS, f"params.ref.type is {kind!r}; expected ref/prompt or ref/resource"
+                INVALID_PARAMS,
+                f"params.ref.type is {kind!r}; expected ref/prompt or ref/resource",
+                {"parameter": "params.ref.type"},
             )
         sent = {**params, "ref": pack(ref)}
         reply = await self._forwarder.send(

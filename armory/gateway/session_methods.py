@@ -57,6 +57,7 @@ class SessionMethods:
             raise RpcError(
                 INVALID_PARAMS,
                 f"params.level is {level[:40]!r}; expected one of {', '.join(LOG_LEVELS)}",
+                {"parameter": "params.level"},
             )
         session.log_level = level
         self._pool.log_level_changed(session.owner, level)

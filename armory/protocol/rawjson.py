@@ -253,20 +253,24 @@ def text_of(source: Mapping[str, Raw], name: str) -> str | None:
         return None
 
 
-def need_text(params: Mapping[str, Raw], name: str) -> str:
-    """The parameter `name`, which must be a string.
+def need_text(params: Mapping[str, Raw], name: str, within: str = "params") -> str:
+    """The member `name` of `within`, which must be a string.
 
     Raises:
         RpcError: it is missing or something else (-32602, naming it).
     """
     raw = params.get(name)
     if raw is None:
-        raise RpcError(INVALID_PARAMS, f"params.{name} is missing; expected a string")
+        where = f"{within}.{name}"
+        raise RpcError(
+            INVALID_PARAMS, f"{where} is missing; expected a string", {"parameter": where}
+        )
     try:
         return _text.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError):
+        where = f"{within}.{name}"
         raise RpcError(
-            INVALID_PARAMS, f"params.{name} is {brief(raw)}; expected a string"
+            INVALID_PARAMS, f"{where} is {brief(raw)}; expected a string", {"parameter": where}
         ) from None
 
 

@@ -147,7 +147,11 @@ async def start_listening(
     await gateway.limiter.take(context.principal)
     wanted = members_or_none(params.get("notifications"))
     if wanted is None:
-        raise RpcError(codes.INVALID_PARAMS, "params.notifications is not an object")
+        raise RpcError(
+            codes.INVALID_PARAMS,
+            "params.notifications is not an object",
+            {"parameter": "params.notifications"},
+        )
     resources = await _texts(wanted, "resourceSubscriptions", MOST)
     named = await _texts(wanted, "taskIds", _TASKS)
     if named:
@@ -229,11 +233,13 @@ async def _texts(wanted: Mapping[str, Raw], key: str, most: int) -> list[str]:
     raw = wanted.get(key)
     if raw is None or raw == NULL:
         return []
+    where = f"params.notifications.{key}"
     size = len(memoryview(raw))
     if size > _LIST_BYTES:
         raise RpcError(
             codes.INVALID_PARAMS,
-            f"params.notifications.{key} has {size:,} bytes; expected at most {_LIST_BYTES:,}",
+            f"{where} has {size:,} bytes; expected at most {_LIST_BYTES:,}",
+            {"parameter": where},
         )
     found: list[str] = []
     try:
@@ -244,6 +250,6 @@ async def _texts(wanted: Mapping[str, Raw], key: str, most: int) -> list[str]:
             await asyncio.sleep(0)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         raise RpcError(
-            codes.INVALID_PARAMS, f"params.notifications.{key} is not a list of strings"
+            codes.INVALID_PARAMS, f"{where} is not a list of strings", {"parameter": where}
         ) from None
     return found[:most]

@@ -112,6 +112,34 @@ async def test_bodies_that_are_no_message(
     assert (await front.modern("tools/list"))[0] == 200
 
 
+@pytest.mark.parametrize(
+    ("method", "params", "parameter"),
+    [
+        ("tools/call", {}, "params.name"),
+        ("prompts/get", {}, "params.name"),
+        ("resources/read", {}, "params.uri"),
+        ("completion/complete", {}, "params.ref"),
+        ("completion/complete", {"ref": {"type": "ref/prompt"}}, "params.ref.name"),
+        ("completion/complete", {"ref": {"type": "ref/resource", "uri": 5}}, "params.ref.uri"),
+        ("completion/complete", {"ref": {"type": "ref/tool"}}, "params.ref.type"),
+        ("subscriptions/listen", {}, "params.notifications"),
+        (
+            "subscriptions/listen",
+            {"notifications": {"resourceSubscriptions": [5]}},
+            "params.notifications.resourceSubscriptions",
+        ),
+    ],
+)
+async def test_a_bad_parameter_is_named(
+    front: Front, method: str, params: dict[str, Any], parameter: str
+) -> None:
+    status, message = await front.modern(method, params)
+    error = message["error"]
+    assert (status, error["code"]) == (400, -32602)
+    assert error["message"].startswith(f"{parameter} is ")
+    assert error["data"] == {"code": "invalid_request", "parameter": parameter}
+
+
 async def test_arguments_that_are_no_object(front: Front) -> None:
     status, message = await front.modern("tools/call", {"name": "new__now", "arguments": [1]})
     assert (status, message["error"]["code"]) == (400, -32602)
