@@ -70,6 +70,35 @@ async def test_days_leave_the_window_while_it_runs(database: Database) -> None:
     assert (await running.of_user("ann"))["mail__send"].uses == 102  # kept for good
 
 
+async def test_what_ranking_reads_is_what_the_calls_were(database: Database) -> None:
+    clock = Clock()
+    running = usage(database, clock)  # of ten tools
+    for latency_ms in [100] * 98 + [2_500] * 2:
+        running.called("ann", "mail__send", ok=True, latency_ms=latency_ms)
+    for ok in (True, False, False, False):
+        running.called("bob", "mail__read", ok=ok, latency_ms=100)
+    running.observed({"mail": True}, 900)
+    running.observed({"mail": False}, 100)
+    await running.flush()
+    await running.refresh()
+    for user in ("ann", "bob"):
+        await running.recall(user)
+    send = running.tool("mail__send")
+    assert send is not None
+    assert (send.p50_ms, send.p99_ms) == pytest.approx((100, 2_500), rel=0.011)
+    found = running.statistics("ann", TOOLS)
+    # no other tool is used as much as the first, eight are not used as much as the second
+    assert found.popularity.tolist() == pytest.approx([1.0, 8 / 9 + 0.1 * 0.25, 0.0])
+    assert found.history.tolist() == [1.0, 0.0, 0.0]
+    assert running.statistics("bob", TOOLS).history.tolist() == pytest.approx([0.0, 0.3, 0.0])
+    assert running.statistics(None, TOOLS).history.tolist() == [0.0, 0.0, 0.0]
+    assert found.performance.tolist() == pytest.approx(
+        [(0.5 + 0.9) / 2, (0.98 + 0.25 * 0.9) / 2, 0.5], abs=0.005
+    )
+    clock.now += 8 * DAY_MS
+    assert running.statistics("bob", TOOLS).history[1] == pytest.approx(0.25)
+
+
 async def test_a_process_that_ran_on_agrees_with_one_that_starts(database: Database) -> None:
     clock = Clock()
     running = usage(database, clock)
