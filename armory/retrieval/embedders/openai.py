@@ -31,7 +31,7 @@ from armory.llm.parameters import error_text
 from armory.llm.tokens import estimate_tokens
 from armory.logger import Logger
 from armory.protocol.headers import retry_after
-from armory.retrieval.embedders.base import encodable, unit_rows
+from armory.retrieval.embedders.base import as_floats, encodable, unit_rows
 from armory.retrieval.embedders.openai_limits import TOO_MUCH, Limits, RequestRefused
 from armory.retrieval.embedders.openai_models import MODELS, dimension_of
 from armory.retrieval.options import PartOptions
@@ -287,7 +287,7 @@ def _vector(value: Any) -> FloatArray:
     try:
         if isinstance(value, str):
             return np.frombuffer(base64.b64decode(value, validate=True), "<f4").astype(np.float32)
-        found = np.asarray(value, np.float32)
+        found = as_floats(value)
     except (binascii.Error, ValueError, TypeError):
         return np.zeros(0, np.float32)
     return found if found.ndim == 1 else np.zeros(0, np.float32)
