@@ -119,6 +119,9 @@ async def test_an_empty_turn_is_asked_for_once_more(run: Run, shelf: Shelf, turn
         (act("google", "x"), "There is no tool 'google'. Use one of: vector_search, keyword_se"),
         ("Action: vector_search\nAction Input: {{{{", "not a JSON object: {{{{"),
         ("Action: vector_search", "not a JSON object: nothing"),
+        (act("vector_search", "x", top_k=float("nan")), 'object: {"query": "x", "top_k": NaN}'),
+        (act("vector_search", "x", top_k=float("inf")), 'object: {"query": "x", "top_k": Inf'),
+        ('Action: vector_search\nAction Input: {"query": "x", "top_k": 1e999}', "not a JSON"),
         ('Action: vector_search\nAction Input: {"q": "x"}', 'needs a text under "query"'),
         ('Action: vector_search\nAction Input: {"query": " "}', 'needs a text under "query"'),
         (act("vector_search", "x", top_k=0), '"top_k" is 0; it must be'),
@@ -136,6 +139,7 @@ async def test_a_wrong_action_becomes_an_observation(
     assert f"Observation: {ran.texts('observation')[0]}" in ran.sent(1)
     assert ran.result.iterations == 2
     assert len(shelf.asks) == 1
+    json.dumps(ran.result.as_json(), allow_nan=False)
 
 
 @pytest.mark.parametrize("name", ["VectorSearch", "Vector-Search", "functions.vector_search"])
