@@ -54,6 +54,12 @@ async def test_a_turn_that_was_cut_off_behind_its_action_is_no_problem(
     assert ran.kinds[:2] == ["thought", "action"]
 
 
+async def test_each_malformed_turn_is_asked_for_once_more(run: Run, shelf: Shelf) -> None:
+    ran = await run(shelf, "hm", DEPLOY, "hm", NOTIFY, "hm", DONE)
+    assert ran.kinds.count("malformed") == 3
+    assert (ran.result.stopped, ran.result.iterations) == ("final_answer", 2)
+
+
 async def test_a_second_malformed_turn_ends_the_run(run: Run, shelf: Shelf) -> None:
     ran = await run(shelf, DEPLOY, "hm", "hm again", "never")
     assert ran.result.stopped == "malformed"
@@ -205,6 +211,33 @@ async def test_the_time_limit_ends_the_run_with_what_there_is(run: Run, shelf: S
     assert ran.result.tools[0].tool.name == "ci__deploy"
     assert ran.result.took_ms >= 39_900
     assert "time limit of 40 s" in (ran.result.error or "")
+
+
+async def test_a_search_that_never_ends_takes_no_longer_than_the_run(
+    shelf: Shelf, late: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Slow(ChatClient):
+        async def complete(self, *given: Any, **named: Any) -> Completion:
+            answer = await super().complete(*given, **named)
+            if "keyword_search" in answer.text:
+                late(39.9)
+            return answer
+
+    async def search(name: Search, ask: Ask) -> Sequence[Any]:
+        if name == "keyword_search":
+            await asyncio.Event().wait()
+        return await Shelf.search(shelf, name, ask)
+
+    monkeypatch.setattr(shelf, "search", search)
+    async with ScriptedChat([DEPLOY, NOTIFY]) as server, Slow(server.url, "small") as chat:
+        agent = RetrievalAgent(chat, [shelf], AgentLimits(time_s=40))
+        async with asyncio.timeout(30):
+            result = await agent.run("deploy and notify the team")
+    assert [event.text for event in result.trace if event.kind == "observation"][1] == (
+        "keyword_search failed: the search took longer than the run may. Try vector_search."
+    )
+    assert result.stopped == "time"
+    assert result.tools[0].tool.name == "ci__deploy"
 
 
 async def test_a_timer_that_goes_off_early_is_the_time_limit_all_the_same(
