@@ -40,6 +40,7 @@ async def test_a_turn_that_was_cut_off_is_told_as_that(
     said = "it was cut off at 70 tokens, thinking included"
     assert said in ran.texts("malformed")[0]
     assert said in ran.sent(1)
+    assert [sent["max_tokens"] for sent in ran.requests] == [70, 70, 70]
 
 
 async def test_a_turn_that_a_filter_withheld_is_told_as_that(run: Run, shelf: Shelf) -> None:
@@ -270,7 +271,7 @@ async def test_the_time_limit_before_anything_was_found_is_an_error(run: Run, sh
 
 
 async def test_the_token_limit_ends_the_run(run: Run, shelf: Shelf) -> None:
-    ran = await run(shelf, DEPLOY, limits=AgentLimits(tokens=200))  # 110 a turn
+    ran = await run(shelf, DEPLOY, limits=AgentLimits(tokens=210))  # 110 a turn
     assert ran.result.stopped == "tokens"
     assert len(ran.requests) == 2
     assert ran.result.prompt_tokens + ran.result.completion_tokens == 220
