@@ -265,6 +265,7 @@ async def test_openai_lasting_faults_are_clear(
     with pytest.raises(BackendError, match=said) as raised:
         await embedder.embed_queries(["a"])
     assert "sk-secret" not in str(raised.value)
+    assert api.url not in raised.value.told
     assert raised.value.retry_after_s is None
     assert len(api.requests) == attempts
     await embedder.aclose()

@@ -219,7 +219,11 @@ class OpenAIEmbedder:
                 told=_TOLD,
             )
         self._spend(batch, answer)
-        return unit_rows(vectors, len(batch), self._dimension, self.identity)
+        try:
+            return unit_rows(vectors, len(batch), self._dimension, self.identity)
+        except BackendError as error:
+            error.told = _TOLD  # the identity has the URL
+            raise
 
     def _spend(self, batch: Sequence[str], answer: Any) -> None:
         counted = getattr(getattr(answer, "usage", None), "total_tokens", None)
