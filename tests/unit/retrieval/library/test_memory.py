@@ -261,6 +261,11 @@ async def test_a_context_grows_by_searching_and_stays_bounded(memory: AsyncToolM
     assert context.tokens > small
     await context.search_tools("search files on disk", top_k=1)
     assert [t["identifier"] for t in context.tools] == ["send_email", "search_files"]
+    best, second = await context.search_tools("weather forecast and email", top_k=2)
+    await context.search_tools("search files on disk", top_k=1)
+    assert best["_relevance"] > second["_relevance"], "the best of a search stays longest"
+    kept = [best["identifier"], "search_files"]
+    assert [t["identifier"] for t in context.tools] == kept
 
 
 @pytest.mark.anyio
