@@ -123,7 +123,7 @@ _CHECKS: Mapping[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), _number),
     **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems"), _count),
     **dict.fromkeys(("minProperties", "maxProperties", "minContains", "maxContains"), _count),
-    **dict.fromkeys(("uniqueItems", "deprecated"), _flag),
+    **dict.fromkeys(("uniqueItems", "deprecated", "readOnly", "writeOnly"), _flag),
     **dict.fromkeys(OF_SCHEMA, _schema),
     **dict.fromkeys(OF_SCHEMAS, _filled),
     **dict.fromkeys(OF_NAMED_SCHEMAS, _object),

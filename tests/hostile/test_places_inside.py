@@ -10,12 +10,17 @@ import pytest
 import yaml
 
 from armory.config import load_file
+from armory.errors import UpstreamUnavailable
 from armory.llm.client import ChatClient
 from armory.llm.errors import ChatError
 from armory.runtime import open_runtime
 from armory.storage.database import Database, DatabaseFailed
 from armory.testing.clients.raw import messages, modern_body, modern_headers
 from armory.testing.upstreams.http import HttpUpstream
+from armory.upstreams.oauth.client import NoToken, TokenClient
+from armory.upstreams.oauth.discovery import AuthServerMetadata
+from armory.upstreams.spec import UpstreamSpec
+from armory.upstreams.transports.tls import tls_of
 from armory.web.rest.problems import problem_of
 from armory.wire.errors import error_object
 from tests.threaded import Answering, served
@@ -74,6 +79,31 @@ async def test_callers_are_not_told_where_the_services_are(
                 called = await told("tools/call", name="web__who", arguments={})
                 assert "upstream 'web': no connection (Connection refused)" in called
                 assert "127.0.0.1" not in called
+
+
+async def test_callers_are_not_told_where_tokens_come_from() -> None:
+    with served(Refusing) as inside:
+        place = AuthServerMetadata(f"{inside}/token", "")
+        with pytest.raises(NoToken, match=f"{inside}/token gave no token") as refused:
+            await TokenClient("web", named=(inside,)).request_token(place, {}, {})
+    with pytest.raises(NoToken, match=f"{inside}/token did not answer") as silent:
+        await TokenClient("web", named=(inside,)).request_token(place, {}, {})
+    for failed in (refused, silent):
+        for told in (
+            problem_of(failed.value).detail,
+            bytes(error_object(failed.value)).decode(),
+        ):
+            assert "upstream 'web': no access token: its authorization server" in told
+            assert inside not in told
+
+
+async def test_callers_are_not_told_which_certificates_are_missing(tmp_path: Path) -> None:
+    spec = UpstreamSpec("web", url="https://web.example/mcp", ca_file=str(tmp_path / "ca.pem"))
+    with pytest.raises(UpstreamUnavailable, match=str(tmp_path)) as failed:
+        tls_of(spec)
+    for told in (problem_of(failed.value).detail, bytes(error_object(failed.value)).decode()):
+        assert "upstream 'web': tls.ca_file cannot be read" in told
+        assert str(tmp_path) not in told
 
 
 async def test_nobody_is_told_which_database_fails(tmp_path: Path) -> None:

@@ -351,6 +351,6 @@ async def _reload_on(
         except ConfigError as error:
             announcer.error("reload_refused", f"{error}\nThe configuration in force stays.")
         except Exception as error:  # noqa: BLE001 - the next change gets its turn
-            message = f"{path} could not be put in force: {error or type(error).__name__}"
+            message = f"{path} could not be put in force: {str(error) or type(error).__name__}"
             announcer.error("reload_failed", message)
             _log.error("reload_failed", exc_info=error)

@@ -8,7 +8,8 @@ retrieval, policy or a transport.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from armory.openapi.keywords import OF_NAMED_SCHEMAS, OF_SCHEMA, OF_SCHEMAS, usable
@@ -16,6 +17,7 @@ from armory.protocol.headers import schemas_in
 
 _BY_NAME = OF_NAMED_SCHEMAS | {"$defs", "definitions"}
 _BOUNDS = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}
+_ANCHOR = re.compile("[A-Za-z_][-A-Za-z0-9._]*")
 _MEANT = {
     "int": "integer",
     "long": "integer",
@@ -50,17 +52,8 @@ def _is_valid(node: Mapping[str, Any]) -> bool:
 
 
 def _may_stay(word: str, value: Any) -> bool:
-    if word == "pattern":  # of ECMAScript, which Python need not understand
-        return isinstance(value, str)
-    if word == "enum":
-        return isinstance(value, list)
-    if word in _BY_NAME:
-        return isinstance(value, dict) and all(
-            isinstance(child, dict | bool) for child in cast("dict[str, Any]", value).values()
-        )
-    if word in OF_SCHEMAS:
-        return usable(word, value) and all(isinstance(child, dict | bool) for child in value)
-    return usable(word, value)
+    check = _CHECKS.get(word)
+    return usable(word, value) if check is None else check(value)
 
 
 def _mended(node: Any) -> Any:
@@ -82,8 +75,15 @@ def _mended(node: Any) -> Any:
 
 
 def _rewritten(node: dict[str, Any]) -> dict[str, Any]:
-    """A schema with what has another form in this draft than in earlier ones, or another name."""
+    """A schema with what has another form in this draft than in earlier ones, or another name; it
+    no longer says which draft it is of.
+    """
     found = dict(node)
+    found.pop("$schema", None)
+    if isinstance(id := found.get("$id"), str) and _ANCHOR.fullmatch(id[1:]) and id[0] == "#":
+        found["$anchor"] = found.pop("$id")[1:]
+    if usable("required", found.get("required")):
+        found["required"] = list(dict.fromkeys(found["required"]))
     if isinstance(found.get("items"), list):
         found.setdefault("prefixItems", found.pop("items"))
         if "additionalItems" in found:
@@ -95,14 +95,63 @@ def _rewritten(node: dict[str, Any]) -> dict[str, Any]:
     if isinstance(kind, str):
         found["type"] = _type(kind)
     elif isinstance(kind, list):
-        kinds = [_type(one) for one in cast("list[Any]", kind)]
+        kinds = (_type(one) for one in cast("list[Any]", kind) if isinstance(one, str))
         found["type"] = list(dict.fromkeys(one for one in kinds if usable("type", one)))
     return found
 
 
-def _type(name: Any) -> Any:
-    """The type that a name stands for; anything else as it is."""
-    if not isinstance(name, str):
-        return name
+def _type(name: str) -> str:
+    """The type that a name stands for; any other name in lower case."""
     lower = name.lower()
     return _MEANT.get(lower, lower)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_anchor(value: Any) -> bool:
+    return isinstance(value, str) and _ANCHOR.fullmatch(value) is not None
+
+
+def _is_id(value: Any) -> bool:
+    return isinstance(value, str) and "#" not in value.removesuffix("#")
+
+
+def _are_names(value: Any) -> bool:
+    return usable("required", value) and len(value) == len(set(value))
+
+
+def _are_schemas(value: Any) -> bool:
+    return usable("allOf", value) and all(isinstance(child, dict | bool) for child in value)
+
+
+def _by_name(*checks: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """A check of an object, each of whose members passes one of the checks."""
+
+    def holds(value: Any) -> bool:
+        if not isinstance(value, dict):
+            return False
+        children = cast("dict[str, Any]", value).values()
+        return all(any(check(child) for check in checks) for child in children)
+
+    return holds
+
+
+def _is_schema(value: Any) -> bool:
+    return isinstance(value, dict | bool)
+
+
+_CHECKS: Mapping[str, Callable[[Any], bool]] = {
+    "enum": lambda value: isinstance(value, list),
+    "pattern": _is_text,  # of ECMAScript, which Python need not understand
+    "required": _are_names,
+    "dependentRequired": _by_name(_are_names),
+    "dependencies": _by_name(_are_names, _is_schema),
+    "$id": _is_id,
+    **dict.fromkeys(("$schema", "$ref", "$dynamicRef", "$recursiveRef"), _is_text),
+    **dict.fromkeys(("$anchor", "$dynamicAnchor", "$recursiveAnchor"), _is_anchor),
+    **dict.fromkeys(_BY_NAME, _by_name(_is_schema)),
+    **dict.fromkeys(OF_SCHEMAS, _are_schemas),
+}
+"""Where more is valid than in descriptions of APIs, or less."""

@@ -14,6 +14,7 @@ import re
 from functools import cache
 from typing import NamedTuple
 
+from armory.retrieval.lexical.intents import VERB
 from armory.retrieval.lexical.known_words import KnownWords
 from armory.retrieval.lexical.text import terms
 
@@ -42,21 +43,45 @@ _DISH = (
 )
 
 
+#: What is done beside a wish: "add a task to book a table". Not "tell me how much ...".
+_ASKING = ("ask", "check", "get", "give", "know", "make", "see", "show", "start", "tell")
+_ACTS = tuple(verb for verb in VERB.split("|") if verb not in _ASKING)
+_ACT = re.compile(rf"\b(?:{'|'.join(_ACTS)})\b")
+#: "Find the flight confirmation in my mail", "where is the hotels table read?": what a wish of such
+#: words may be about, for which there are tools of another kind.
+_HELD = re.compile(
+    r"\b(?:e-?mails?|mails?|mailbox|inbox|gmail|outlook|calendars?|agenda|slack|discord|telegram"
+    r"|whatsapp|messages?|chats?|channels?|threads?|conversations?|notes?|notion|obsidian|wiki"
+    r"|confluence|pages?|docs?|documents?|drive|dropbox|folders?|files?|sheets?|spreadsheets?|excel"
+    r"|csv|json|pdfs?|readme|tables?|databases?|db|rows?|columns?|records?|sql|quer(?:y|ies)"
+    r"|collections?|buckets?|logs?|queues?|requests?|code|codebase|repos?|repositor(?:y|ies)|branch"
+    r"|commits?|components?|class(?:es)?|functions?|modules?|tests?|usages?|references?|apis?"
+    r"|endpoints?|schemas?|issues?|tickets?|bugs?|epics?|stories|jira|github|gitlab|tasks?|todos?"
+    r"|contacts?|invoices?|receipts?|confirmations?|bookings?|reservations?|history|bookmarks?"
+    r"|jobs?|cron|forms?|buttons?|features?)\b"
+)
+
+
 class _Kind(NamedTuple):
     """What is wished. A tool for it has one of the words `said` somewhere, or one of `named` in its
     name or that of its server: those are common words, or have other meanings in descriptions.
+    With `held`, a text that speaks of what other tools hold may be about that.
     """
 
     wish: re.Pattern[str]
     said: str
     named: str = ""
+    held: bool = False
 
 
 _SHELL = "command terminal shell bash cli process exec execute run"
 _KINDS = (
     _Kind(
-        re.compile(rf"\b(?:book|reserve|find|get|search|look for)\b{_NEAR}\bflights?\b"),
+        re.compile(
+            rf"\b(?:book|reserve|find|get|search|look for)\b{_NEAR}(?<![\w-])flights?\b(?![-./]\w)"
+        ),
         "flight airline airport travel trip fare",
+        held=True,
     ),
     _Kind(
         re.compile(rf"\b(?:book|buy|reserve)\b{_NEAR}\b(?:train|bus) tickets?\b"),
@@ -66,10 +91,11 @@ _KINDS = (
     _Kind(
         re.compile(
             rf"\b(?:book|reserve|find|get|search|look for)\b{_NEAR}"
-            r"\b(?:hotels?|hostels?|airbnbs?)\b"
+            r"(?<![\w-])(?:hotels?|hostels?|airbnbs?)\b(?![-./]\w)"
         ),
         "hotel hostel accommodation lodging airbnb travel",
         "booking place local map web internet google",
+        held=True,
     ),
     _Kind(
         re.compile(r"\b(?:call|order|book|get|hail) (?:me |us )?(?:an? )?(?:taxi|cab|uber|lyft)\b"),
@@ -103,6 +129,7 @@ _KINDS = (
         ),
         "currency forex",
         "exchange money rate conversion",
+        held=True,
     ),
     _Kind(
         re.compile(
@@ -110,11 +137,13 @@ _KINDS = (
         ),
         "mile kilometer celsius arithmetic",
         "unit measurement conversion calculator calculate math",
+        held=True,
     ),
     _Kind(
         re.compile(r"\bset (?:me )?(?:an?|my|the) (?:alarm|timer)\b|\bwake me\b"),
         "alarm timer reminder",
         "clock calendar wake event task",
+        held=True,
     ),
     _Kind(
         re.compile(
@@ -127,6 +156,7 @@ _KINDS = (
     _Kind(
         re.compile(rf"\btranslate\b[^\n]{{0,120}}?\b(?:in)?to {_LANGUAGE}\b"),
         "translate translator",
+        held=True,
     ),
     _Kind(
         re.compile(
@@ -179,7 +209,9 @@ _KINDS = (
     ),
     _Kind(
         re.compile(
-            r"\b(?:send|write|draft|forward) [^.?!\n]{0,20}?\be-?mails?\b(?! (?:address|template))"
+            r"\b(?:send|write|draft|forward) "
+            r"(?:(?!(?:about|for|in|of|that|the|to)\b)[^\s.?!]{1,20} ){0,3}?"
+            r"e-?mails?\b(?! (?:address|template|draft))"
         ),
         "email mail gmail smtp outlook inbox",
     ),
@@ -191,6 +223,7 @@ _KINDS = (
         ),
         "weather forecast temperature climate rain",
         "web internet google",
+        held=True,
     ),
     _Kind(
         re.compile(
@@ -203,6 +236,7 @@ _KINDS = (
         re.compile(r"\brecipes? (?:for|with)\b"),
         "recipe food cook meal ingredient",
         "web internet google",
+        held=True,
     ),
     _Kind(
         re.compile(
@@ -237,12 +271,21 @@ def is_elsewhere(text: str, words: KnownWords) -> bool:
     plain = text.lower()
     if _HINT.search(plain) is None:
         return False
-    asked = [kind for kind in _KINDS if kind.wish.search(plain)]
-    return bool(asked) and not any(_is_served(kind, words) for kind in asked)
+    asked = [(kind, found) for kind in _KINDS if (found := kind.wish.search(plain)) is not None]
+    return bool(asked) and not any(_is_served(*each, words) for each in asked)
 
 
-def _is_served(kind: _Kind, words: KnownWords) -> bool:
-    return any(map(words.has, _terms(kind.said))) or any(map(words.names, _terms(kind.named)))
+def _is_served(kind: _Kind, found: re.Match[str], words: KnownWords) -> bool:
+    """Whether a tool has a word of the kind, or the text, of which that is a part, asks for
+    something else: "create an issue: the build is red".
+    """
+    if any(map(words.has, _terms(kind.said))) or any(map(words.names, _terms(kind.named))):
+        return True
+    text, begin, end = found.string, found.start(), found.end()
+    if _ACT.search(text, 0, begin) or (kind.held and _HELD.search(text)):
+        return True
+    beside = frozenset(terms(f"{text[:begin]} {text[end:]}")).difference(_terms(" ".join(_ACTS)))
+    return any(map(words.names, beside))
 
 
 @cache

@@ -117,10 +117,12 @@ class TokenClient:
         if status != 200 or not isinstance(token, str) or not token:
             reason = f"{place.token_url} gave no token: {error_text(status, answer)}"
             what = _refused_by(status, answer)
-            raise self.failed(reason) if what is None else self.refused(reason, what)
+            url = place.token_url
+            raise self.failed(reason, url) if what is None else self.refused(reason, what, url)
         said = answer.get("token_type", kind)
         if not isinstance(said, str) or said.lower() != kind.lower():
-            raise self.refused(f"{place.token_url} gave a token of type {str(said)[:40]!r}")
+            reason = f"{place.token_url} gave a token of type {str(said)[:40]!r}"
+            raise self.refused(reason, place=place.token_url)
         lifetime, refresh = _seconds(answer.get("expires_in")), answer.get("refresh_token")
         scope = answer.get("scope")
         _log.info("upstream_token_obtained", upstream=self._server, expires_in_s=lifetime)
@@ -157,7 +159,7 @@ class TokenClient:
             answer = await exchange(method, url, headers, form=form, json=json, route=self._route)
         except NoAnswer as error:
             self._look_again()
-            raise self.failed(str(error)) from None
+            raise self.failed(str(error), url.partition("?")[0]) from None
         return answer.status, answer.body
 
     def _look_again(self) -> None:
@@ -166,16 +168,29 @@ class TokenClient:
             with suppress(UpstreamUnavailable):
                 self._route = replace(self._route, tls=self._trusted())
 
-    def failed(self, reason: str) -> NoToken:
-        """The error that says why there is no token."""
-        message = f"upstream {self._server!r}: no access token: {reason}"
-        return NoToken(message, upstream=self._server)
+    def failed(self, reason: str, place: str = "") -> NoToken:
+        """The error that says why there is no token.
 
-    def refused(self, reason: str, what: Refused = "shown") -> TokenRefused:
+        Args:
+            reason: for administrators.
+            place: the URL in it, which callers are not told.
+        """
+        message, told = self._message(reason), self._message(_without(place, reason))
+        return NoToken(message, upstream=self._server, told=told)
+
+    def refused(self, reason: str, what: Refused = "shown", place: str = "") -> TokenRefused:
         """As `failed`, where the authorization server answered and issued no token."""
-        error = TokenRefused(self.failed(reason).message, upstream=self._server)
+        message, told = self._message(reason), self._message(_without(place, reason))
+        error = TokenRefused(message, upstream=self._server, told=told)
         error.what = what
         return error
+
+    def _message(self, reason: str) -> str:
+        return f"upstream {self._server!r}: no access token: {reason}"
+
+
+def _without(place: str, reason: str) -> str:
+    return reason.replace(place, "its authorization server") if place else reason
 
 
 def secret_method(place: AuthServerMetadata) -> str:

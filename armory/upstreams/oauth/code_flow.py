@@ -19,7 +19,6 @@ from armory.oauth.exchange import json_object
 from armory.oauth.metadata import Undiscovered, same_issuer
 from armory.oauth.pkce import challenge_of
 from armory.upstreams.oauth.client import (
-    NoToken,
     TokenClient,
     TokenRefused,
     TokenResponse,
@@ -299,9 +298,8 @@ class GatewayLogin(CodeFlow):
         """
         return await self.begin(URL(self.issuer), Challenge(), redirect_uri)
 
-    def failed(self, reason: str) -> NoToken:
-        """As `TokenClient.failed`."""
-        return NoToken(f"the login at {self.issuer} did not work: {reason}", upstream=self._server)
+    def _message(self, reason: str) -> str:
+        return f"the login at {self.issuer} did not work: {reason}"
 
 
 def with_tokens(login: Login, given: TokenResponse) -> Login:

@@ -7,6 +7,9 @@ imports the client.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 from armory.errors import ArmoryError, UpstreamUnavailable
 from armory.http1.failing import broken
@@ -17,6 +20,7 @@ from armory.protocol.rawjson import excerpt
 from armory.upstreams.session.replies import AnswerRefused
 from armory.upstreams.transports.error_bodies import error_text
 
+_NEW: ContextVar[bool] = ContextVar("session_is_new", default=False)
 _UNHEARD = (401, 403, 413)
 """Statuses of whoever does not look at what was sent: no login, too large."""
 
@@ -106,9 +110,19 @@ def http_failure(
 def blames_session(status: int, body: bytes | bytearray) -> bool:
     """Whether a status that asks for a login speaks of the session: earlier releases of the Rust
     SDK and mcp-proxy of npm answer so where they know none. A login that is really missing comes
-    out when the next session begins.
+    out when the next session begins, or at the first call in it (`in_new_session`).
     """
-    return status in (401, 403) and b"session" in body.lower()
+    return status in (401, 403) and b"session" in body.lower() and not _NEW.get()
+
+
+@contextmanager
+def in_new_session() -> Generator[None]:
+    """Send within a session that has just begun: the upstream does know it."""
+    _NEW.set(True)
+    try:
+        yield
+    finally:
+        _NEW.set(False)
 
 
 def keep_retry_after(error: ArmoryError, response: Answer) -> None:

@@ -42,6 +42,7 @@ from armory.upstreams.transports.http_failures import (
     HttpFailure,
     answer_refused,
     http_failure,
+    in_new_session,
     keep_retry_after,
 )
 from armory.upstreams.transports.legacy_streams import AnswerStreams, ServerStream
@@ -157,7 +158,8 @@ class LegacyHttpLink(StatefulLink):
                 if failure.status != 404 or session_id is None or self.closed:
                     raise
             await self._renew(generation)  # the upstream has forgotten the session
-            return await self._attempt(call, scope)
+            with in_new_session():
+                return await self._attempt(call, scope)
         except TimeoutError:
             raise
         except broken() as error:

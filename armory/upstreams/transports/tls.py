@@ -32,6 +32,7 @@ def tls_of(spec: UpstreamSpec) -> ssl.SSLContext | bool:
         raise UpstreamUnavailable(
             f"upstream {spec.key!r}: tls.ca_file {spec.ca_file!r} cannot be read: {error}",
             upstream=spec.key,
+            told=f"upstream {spec.key!r}: tls.ca_file cannot be read",
         ) from None
     return context
 

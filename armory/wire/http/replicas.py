@@ -229,9 +229,10 @@ def was_passed(admitted: AdmittedRequest) -> bool:
 async def _id_in(body: bytes) -> bytes:
     """The id of the one request in a body; null where there is none, or a batch."""
     try:
-        return (await step_by_step(jsonrpc.decoding(body))).key or jsonrpc.NULL
+        message = await step_by_step(jsonrpc.decoding(body))
     except Malformed:
         return jsonrpc.NULL
+    return message.key if message.is_request else jsonrpc.NULL
 
 
 async def _given_up(body: bytes) -> bytes:

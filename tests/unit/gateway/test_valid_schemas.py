@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
+from jsonschema.validators import validator_for
 
 from armory.gateway.views.readable import readable
 
@@ -39,6 +40,7 @@ def test_a_valid_schema_is_the_very_object() -> None:
         ({"type": "any", "title": "A"}, {"title": "A"}),
         ({"type": ["str", "none", "what"]}, {"type": ["string", "null"]}),
         ({"type": []}, {}),
+        ({"type": ["string", ["null"], {}, None]}, {"type": ["string"]}),
         ({"type": "string", "required": True}, {"type": "string"}),
         ({"minimum": 0, "exclusiveMinimum": True}, {"exclusiveMinimum": 0}),
         ({"maximum": 9, "exclusiveMaximum": False}, {"maximum": 9}),
@@ -58,6 +60,11 @@ def test_a_valid_schema_is_the_very_object() -> None:
             {"properties": {"coin": {"type": "string"}, "required": {}}},
         ),
         ({"examples": "x", "description": 1, "minLength": "1"}, {}),
+        ({"required": ["a", "b", "a"], "readOnly": "yes"}, {"required": ["a", "b"]}),
+        ({"dependentRequired": {"a": "b"}, "dependencies": {"a": ["b", "b"]}}, {}),
+        ({"$ref": None, "$anchor": "a b", "$comment": 1}, {}),
+        ({"$id": "#/properties/y"}, {}),
+        ({"$id": "#Y", "type": "string"}, {"$anchor": "Y", "type": "string"}),
         ("string", {}),
     ],
 )
@@ -68,6 +75,13 @@ def test_what_is_not_valid_is_rewritten_or_left_out_alone(given: Any, shown: Any
     assert found["properties"]["y"] == shown
     if isinstance(given, dict):
         assert found["properties"]["x"] == {"items": {"not": shown}}
+
+
+def test_a_schema_in_another_form_does_not_say_that_it_is_of_its_old_draft() -> None:
+    pair = {"type": "array", "items": [{"type": "string"}], "additionalItems": False}
+    given = {"$schema": GOOD["$schema"], "type": "object", "properties": {"pair": pair}}
+    for schema in (given, listed(given)):  # read as of draft 7, `items: false` allows no item
+        validator_for(schema)(schema).validate({"pair": ["a"]})
 
 
 def test_what_is_defined_beside_is_looked_through_as_well() -> None:

@@ -67,6 +67,30 @@ def test_mail_is_sent_by_tools_that_know_of_it() -> None:
     assert is_elsewhere(wish, words(*OFFICE[1:]))
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "create a note: the build is broken",
+        "the build is failing, create a note",
+        "search notes about git rebase",
+        "create a note to order pizza for Friday",
+        "find where we drop the users table",
+        "add a task to book a table for two",
+        "comment that the deploy to staging failed in a note",
+        "write tests for the email module",
+    ],
+)
+def test_what_is_part_of_another_wish_counts_for_nothing(text: str) -> None:
+    assert not is_elsewhere(text, words(*OFFICE))
+
+
+def test_of_what_stands_beside_a_wish_a_tool_has_the_name() -> None:
+    text = "the build is failing, create a ticket"
+    assert is_elsewhere(text, words(*OFFICE))
+    ticket = Fields("create_ticket", "desk", description="Tell the team what is wrong")
+    assert not is_elsewhere(text, words(*OFFICE, ticket))
+
+
 def words(*tools: Fields) -> KnownWords:
     index = LexicalIndex()
     for number, tool in enumerate(tools):
@@ -95,6 +119,21 @@ def test_it_is_where_no_tool_is_of_the_kind(wish: str) -> None:
         "tell me about space weather",
         "turn on the light mode",
         "how does git work?",
+        "search my mail for the flight confirmation",
+        "get the flight number from my calendar",
+        "find the hotel confirmation email",
+        "search slack for flights",
+        "find notes about flights",
+        "find the flight search bug in Jira",
+        "search the hotels table for cities without a zip code",
+        "find in-flight requests that are slow",
+        "look for flights.csv",
+        "look for hotels/index.ts",
+        "convert 5 miles to km in the tests",
+        "translate the README to French",
+        "set the timer of the cron job to 5 minutes",
+        "what weather endpoint do we call",
+        "find recipes for chef in the repo",
         "book a flight to Rome " + "and more " * 20,
     ],
 )

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from aiohttp import web
 from msgspec import Raw
 
 from armory.domain.principal import Principal
@@ -136,6 +137,45 @@ async def test_whose_login_has_ended_is_told_so_though_that_is_called_a_session(
     server.no_login = "your session has expired: log in"
     with pytest.raises(UpstreamUnavailable, match="wants a login: it answered HTTP 401"):
         await call(pool)
+
+
+class Lenient(HttpUpstream):
+    """Shakes hands with everybody; calls are for those whose login has not ended."""
+
+    ended: frozenset[str] = frozenset()
+
+    async def _legacy(self, http: web.Request, message: Json) -> web.StreamResponse:
+        if message["method"] == "tools/call" and http.headers.get("Authorization") in self.ended:
+            return web.Response(status=401, text="your session has expired: log in")
+        return await super()._legacy(http, message)
+
+
+async def test_a_login_that_only_calls_need_is_missed_in_a_new_session_as_well() -> None:
+    server = Lenient(eras="legacy")
+    async with server:
+        headers = {"Authorization": "Bearer old"}
+        pool = Pool([UpstreamSpec("up", url=server.url, headers=headers)])
+        try:
+            await call(pool)
+            server.ended = frozenset(headers.values())
+            with pytest.raises(UpstreamUnavailable, match="wants a login: it answered HTTP 401"):
+                await call(pool)
+        finally:
+            await pool.close()
+
+
+async def test_a_token_that_only_calls_need_is_renewed_in_a_new_session() -> None:
+    server = Lenient(eras="legacy")
+    async with World() as world, server:
+        grant = ClientCredentials("armory", "secret", token_url=f"{world.url}/as/token")
+        pool = Pool([UpstreamSpec("up", url=server.url, auth=grant)])
+        try:
+            await call(pool)
+            server.ended = frozenset(headers["Authorization"] for headers, _ in server.requests)
+            assert (await call(pool))["isError"] is False
+            assert len(world.requests) == 2
+        finally:
+            await pool.close()
 
 
 async def test_what_is_refused_as_wrong_renews_no_session(pool: Pool, server: HttpUpstream) -> None:

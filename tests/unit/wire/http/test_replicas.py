@@ -114,6 +114,10 @@ async def test_who_cannot_be_found_meanwhile_is_told_so_under_the_requests_id(
     ):
         assert response.status == 503
         assert (await response.json())["id"] == answered
+        answer = {"jsonrpc": "2.0", "id": 7, "result": {}}  # of a question: the id is another's
+        async with http.post(url + "/mcp", json=answer) as response:
+            assert response.status == 503
+            assert (await response.json())["id"] is None
 
 
 class Noting(MemoryCache):
