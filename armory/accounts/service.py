@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from uuid import uuid4
 
 from armory.accounts.keys import ApiKeys
@@ -53,7 +53,7 @@ class Accounts:
         database: opened and closed here.
         cache: likewise.
         settings: see `AccountSettings`.
-        tools: number of tools in the catalog.
+        tools: names of the tools in the catalog.
         upstreams: which servers are up now, for uptimes, of those that have started.
     """
 
@@ -63,7 +63,7 @@ class Accounts:
         cache: Cache,
         settings: AccountSettings | None = None,
         *,
-        tools: Callable[[], int] = lambda: 0,
+        tools: Callable[[], Collection[str]] = tuple,
         upstreams: Callable[[], Mapping[str, bool]] = dict,
     ) -> None:
         self.settings = settings or AccountSettings()

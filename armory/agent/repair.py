@@ -31,8 +31,9 @@ _MAX_CHARS = 20_000
 def parse_object(text: str, note: Note) -> dict[str, Any] | None:
     """The first JSON object in a text, repaired if needed; None when there is none."""
     found = _object(text, note)
-    try:  # half of a character can be sent to nobody; nor can what only Python has: `...`, sets
-        whole = json.dumps(found, ensure_ascii=False).encode("utf-8", "replace")
+    try:  # half of a character can be sent to nobody; nor can what only Python has: `...`, NaN
+        written = json.dumps(found, ensure_ascii=False, allow_nan=False)
+        whole = written.encode("utf-8", "replace")
         return json.loads(whole)
     except (TypeError, ValueError, RecursionError):
         return None

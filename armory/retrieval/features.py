@@ -17,6 +17,7 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from armory.domain.tool import ToolRecord
 from armory.retrieval.lexical.bm25 import LexicalIndex
@@ -121,6 +122,11 @@ class CandidateFeatures:
     def cosine(self) -> FloatArray | None:
         """(c,) best cosine of each candidate over the caller's texts; None: no dense side."""
         return best_cosine(self.whole)
+
+    @property
+    def worded(self) -> NDArray[np.bool_]:
+        """(c,) whether each candidate has a word of the query, or of what it implies."""
+        return np.any([text.bm25 > 0 for text in (*self.whole, *self.implied)], axis=0)
 
 
 def moments_of(values: FloatArray) -> Moments:

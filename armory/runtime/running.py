@@ -7,6 +7,7 @@ which order they open.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -102,8 +103,8 @@ class Runtime:
         hide_secrets(loaded.config)
         self.joined = joined
         self.observers = observers or Observers()
-        count, up = self._tool_count, self._upstreams_up
-        accounts = None if trusted else make_accounts(loaded, tools=count, upstreams=up)
+        tools, up = self._tools, self._upstreams_up
+        accounts = None if trusted else make_accounts(loaded, tools=tools, upstreams=up)
         self.accounts = accounts
         parts = reloadable(loaded, self.packs())
         self.loaded, self.started = loaded, loaded.config
@@ -205,8 +206,8 @@ class Runtime:
     def _unread(self) -> int:
         return self.listening.connections.unread if self.listening is not None else 0
 
-    def _tool_count(self) -> int:
-        return len(self.gateway.view.catalog.tools)
+    def _tools(self) -> Collection[str]:
+        return self.gateway.view.catalog.tools
 
     def _upstreams_up(self) -> dict[str, bool]:
         """Which upstreams are up, of those that have answered or failed: what a start takes is no

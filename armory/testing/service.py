@@ -135,11 +135,12 @@ async def running_service(
         rank: of rankers.
         allow_anonymous: whether requests without a credential are served.
     """
+    serving: list[Service] = []
     accounts = Accounts(
         Database(url),
         cache or MemoryCache(),
         settings or AccountSettings(enabled=True),
-        tools=lambda: len(service.catalog.tools),
+        tools=lambda: (serving[0].catalog if serving else catalog).tools,
     )
     await accounts.open()
     packs = accounts.scopes if accounts.enabled else None
@@ -149,6 +150,7 @@ async def running_service(
     events = EventFanOut([accounts, activity])
     gateway = Gateway(Pool(), retriever, policy, services=Services(events=events, contents=True))
     service = Service("", accounts, policy, retriever, catalog, gateway)
+    serving.append(service)
     labels = tempfile.TemporaryDirectory()
 
     service.follow_registry()

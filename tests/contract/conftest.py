@@ -129,12 +129,15 @@ async def legacy(request: pytest.FixtureRequest) -> AsyncIterator[Rig]:
         yield one
 
 
+TOOLS = ("a__often", "a__once", "a__never", "a__other", "a__last")
+
+
 @pytest.fixture
 async def replicas(stores: Stores) -> AsyncIterator[RunningAccounts]:
     """Replicas of the same accounts."""
     settings = AccountSettings(enabled=True, plans={"free": 3, "team": None}, redact=("[0-9]{4}",))
     found = RunningAccounts(
-        lambda: Accounts(Database(stores.url), stores.cache(), settings, tools=lambda: 5)
+        lambda: Accounts(Database(stores.url), stores.cache(), settings, tools=lambda: TOOLS)
     )
     yield found
     await found.stop()

@@ -28,9 +28,7 @@ def _little(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 async def replicas(stores: Any) -> AsyncIterator[RunningAccounts]:
     settings = AccountSettings(enabled=True)
-    found = RunningAccounts(
-        lambda: Accounts(Database(stores.url), stores.cache(), settings, tools=lambda: 5)
-    )
+    found = RunningAccounts(lambda: Accounts(Database(stores.url), stores.cache(), settings))
     yield found
     await found.stop()
 

@@ -253,6 +253,8 @@ async def test_openai_timeouts_are_retried(api: FakeApi) -> None:
         (text('{"data": [{"index": 0, "embedding": null}]}'), "length", 1),
         (text(json.dumps({"data": [{"index": 0, "embedding": [0.0] * DIM}]})), "zero", 1),
         (text('{"data": [{"index": 0, "embedding": [NaN,1,1,1,1,1,1,1]}]}'), "NaN", 1),
+        (text('{"data": [{"index": 0, "embedding": [1e300,1,1,1,1,1,1,1]}]}'), "infinite", 1),
+        (text('{"data": [{"index": 0, "embedding": [1e30,1,1,1,1,1,1,1]}]}'), "immense", 1),
     ],
 )
 async def test_openai_lasting_faults_are_clear(
@@ -263,6 +265,7 @@ async def test_openai_lasting_faults_are_clear(
     with pytest.raises(BackendError, match=said) as raised:
         await embedder.embed_queries(["a"])
     assert "sk-secret" not in str(raised.value)
+    assert api.url not in raised.value.told
     assert raised.value.retry_after_s is None
     assert len(api.requests) == attempts
     await embedder.aclose()

@@ -29,7 +29,7 @@ class _RolledBack(Exception):
 @pytest.mark.parametrize("stores", [_SEVERAL_WRITERS], indirect=True)
 async def test_a_pack_that_is_deleted_meanwhile_stays_installed_for_nobody(stores: Any) -> None:
     database = Database(stores.url)
-    accounts = Accounts(database, stores.cache(), AccountSettings(enabled=True), tools=lambda: 5)
+    accounts = Accounts(database, stores.cache(), AccountSettings(enabled=True))
     packs = accounts.packs
     await accounts.open()
     try:

@@ -24,7 +24,7 @@ async def test_statistics_that_are_read_already_are_not_summed_up_again(stores: 
     database = Database(stores.url)
     await database.open()
     try:
-        usage, store = UsageStatistics(database, tools=lambda: 5), UsageStore(database)
+        usage, store = UsageStatistics(database), UsageStore(database)
         for tool in ("git__log", "git__show"):
             usage.called("ann", tool, ok=True, latency_ms=5.0)
         await usage.flush()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
@@ -66,7 +66,8 @@ class UsageStatistics:
 
     Args:
         database: where they are stored.
-        tools: number of tools in the catalog, for the percentile.
+        tools: names of the tools in the catalog, among which the percentile is; none: those that
+            were used.
         now_ms: the time, milliseconds since 1970.
         users_kept: see `USERS_KEPT`.
         tools_kept: see `TOOLS_KEPT`.
@@ -77,7 +78,7 @@ class UsageStatistics:
         self,
         database: Database,
         *,
-        tools: Callable[[], int] = lambda: 0,
+        tools: Callable[[], Collection[str]] = tuple,
         now_ms: Callable[[], int] = now_ms,
         users_kept: int = USERS_KEPT,
         tools_kept: int = TOOLS_KEPT,
@@ -86,7 +87,7 @@ class UsageStatistics:
         self._rows = UsageStore(database, tools_of_user=tools_of_user)
         self._tools_kept = tools_kept
         self._tools_of_user = tools_of_user
-        self._tool_count = tools
+        self._offered = tools
         self._now_ms = now_ms
         self._tools: dict[str, ToolStatistics] = {}
         self._since: int | None = None
@@ -97,6 +98,7 @@ class UsageStatistics:
         self._again_at = 0.0
         self._uptimes: Mapping[str, float] = {}
         self._used: Sequence[int] = ()
+        self._used_of = 0
         self._new_tools: dict[tuple[str, int], Counted] = {}
         self._new_users: dict[tuple[str, str], Counted] = {}
         self._new_servers: dict[tuple[str, int], tuple[int, int]] = {}
@@ -207,8 +209,9 @@ class UsageStatistics:
         if len(changed) > self._tools_kept:
             changed = dict(sorted(changed.items(), key=lambda item: item[1].last_used_at_ms))
         _put_last(self._tools, changed, self._tools_kept)
-        if changed or anew:
-            self._used = sorted(s.uses for s in self._tools.values() if s.uses)
+        offered = self._offered()
+        if changed or anew or id(offered) != self._used_of:  # it is not kept for comparing
+            self._used, self._used_of = _uses_of(self._tools, offered), id(offered)
         of_users: dict[str, dict[str, UserTool]] = {}
         for (user, tool), row in (await self._rows.changed_users()).items():
             of_users.setdefault(user, {})[tool] = row
@@ -304,7 +307,7 @@ class UsageStatistics:
 
         mine = self._users.get(user, {}) if user is not None else {}
         now = self._now_ms()
-        total = self._tool_count()
+        total = len(self._offered())
         shape = len(names)
         popular = np.zeros(shape, np.float32)
         known = np.zeros(shape, np.float32)
@@ -321,6 +324,13 @@ class UsageStatistics:
                 days = (now - own.last_used_at_ms) / _DAY_MS
                 known[i] = history(own.uses, own.successes, days)
         return UsageArrays(popular, known, performing)
+
+
+def _uses_of(used: Mapping[str, ToolStatistics], offered: Collection[str]) -> list[int]:
+    """Ascending uses of the tools that were used, of those that are offered: what was renamed or
+    removed lives on in the statistics for a whole window.
+    """
+    return sorted(s.uses for name, s in used.items() if s.uses and (not offered or name in offered))
 
 
 def _put_last(rows: dict[str, _Row], changed: Mapping[str, _Row], kept: int) -> None:

@@ -1,7 +1,7 @@
 """What every embedder shares: checking vectors, hashing texts.
 
-Owns: `unit_rows`, `text_hash`, `vector_of`. The Protocol is `armory.retrieval.ports.Embedder`.
-Never imports a model, a client or an index.
+Owns: `unit_rows`, `as_floats`, `text_hash`, `vector_of`. The Protocol is
+`armory.retrieval.ports.Embedder`. Never imports a model, a client or an index.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ def unit_rows(vectors: ArrayLike, count: int, dimension: int, identity: str) -> 
         (n, d) float32 unit rows.
 
     Raises:
-        BackendError: wrong shape, NaN or infinity, or an all-zero row.
+        BackendError: wrong shape, NaN or infinity, a length beyond float32, or an all-zero row.
     """
     try:
-        found: Any = np.asarray(vectors, dtype=np.float32)
+        found: Any = as_floats(vectors)
     except (TypeError, ValueError) as error:
         raise BackendError(f"embedder {identity}: the vectors are not numbers: {error}") from error
     if count == 0:
@@ -56,12 +56,23 @@ def unit_rows(vectors: ArrayLike, count: int, dimension: int, identity: str) -> 
             f"embedder {identity}: got vectors of shape {found.shape}, expected "
             f"{(count, dimension)}; check the model name and its dimensions"
         )
-    if not np.isfinite(found).all():
-        raise BackendError(f"embedder {identity}: a vector has NaN or infinite components")
-    norms = np.linalg.norm(found, axis=1, keepdims=True)
+    with np.errstate(over="ignore"):
+        norms = np.linalg.norm(found, axis=1, keepdims=True)
+    if not np.isfinite(norms).all():
+        raise BackendError(f"embedder {identity}: a vector has NaN, infinite or immense components")
     if not (norms > 1e-12).all():
         raise BackendError(f"embedder {identity}: a vector is zero and has no direction")
     return found / norms
+
+
+def as_floats(numbers: ArrayLike) -> FloatArray:
+    """Numbers as float32; one that is too large for it is infinite.
+
+    Raises:
+        TypeError, ValueError: they are no numbers, or of no shape.
+    """
+    with np.errstate(over="ignore"):
+        return np.asarray(numbers, dtype=np.float32)
 
 
 def vector_of(blob: bytes | str, dimension: int) -> FloatArray | None:

@@ -31,7 +31,7 @@ from armory.llm.parameters import error_text
 from armory.llm.tokens import estimate_tokens
 from armory.logger import Logger
 from armory.protocol.headers import retry_after
-from armory.retrieval.embedders.base import encodable, unit_rows
+from armory.retrieval.embedders.base import as_floats, encodable, unit_rows
 from armory.retrieval.embedders.openai_limits import TOO_MUCH, Limits, RequestRefused
 from armory.retrieval.embedders.openai_models import MODELS, dimension_of
 from armory.retrieval.options import PartOptions
@@ -219,7 +219,11 @@ class OpenAIEmbedder:
                 told=_TOLD,
             )
         self._spend(batch, answer)
-        return unit_rows(vectors, len(batch), self._dimension, self.identity)
+        try:
+            return unit_rows(vectors, len(batch), self._dimension, self.identity)
+        except BackendError as error:
+            error.told = _TOLD  # the identity has the URL
+            raise
 
     def _spend(self, batch: Sequence[str], answer: Any) -> None:
         counted = getattr(getattr(answer, "usage", None), "total_tokens", None)
@@ -287,7 +291,7 @@ def _vector(value: Any) -> FloatArray:
     try:
         if isinstance(value, str):
             return np.frombuffer(base64.b64decode(value, validate=True), "<f4").astype(np.float32)
-        found = np.asarray(value, np.float32)
+        found = as_floats(value)
     except (binascii.Error, ValueError, TypeError):
         return np.zeros(0, np.float32)
     return found if found.ndim == 1 else np.zeros(0, np.float32)

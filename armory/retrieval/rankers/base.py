@@ -52,7 +52,8 @@ class Scores:
         refused: the query needs no tool.
         signals: named (c,) arrays for explanations; of one tool, `signals_at`.
         weights: what each signal counts for, where the formula is a weighted sum of them.
-        by_words: words alone decided, though there may be vectors.
+        by_words: words alone decided, though there may be vectors; a candidate that has none of
+            them has probability 0.
     """
 
     order: IntArray | Order

@@ -54,6 +54,7 @@ class FormulaResult:
         query: signals of the query.
         evidence: what orders the best besides; None: nothing.
         shown: (c,) each; further signals for explanations, which the calibration does not see.
+        by_words: whether the formula is of words alone; without a dense side every one is.
     """
 
     ranker: str
@@ -64,6 +65,7 @@ class FormulaResult:
     query: Mapping[str, float]
     evidence: Evidence | None = None
     shown: Mapping[str, FloatArray] = field(default_factory=dict[str, FloatArray])
+    by_words: bool = False
 
 
 def calibrated(
@@ -106,6 +108,8 @@ def calibrated(
     elif not calibration.refuses(need, features.visible):
         terse = result.query.get(TERSE, 0.0)
         _doubt(probability, order, calibration.sure(need, features.visible, terse))
+    if by_words := result.by_words or not features.dense:  # nothing then speaks for the others
+        probability[~features.worded] = 0.0
     cost = settings.miss_cost if settings.miss_cost is not None else calibration.miss_cost
     return Scores(
         order=order,
@@ -114,6 +118,7 @@ def calibrated(
         score=cost_weighted(probability, cost),
         refused=refused,
         signals=SparseSignals(result.signals, best, len(odds), {"need": need}, result.shown),
+        by_words=by_words,
     )
 
 

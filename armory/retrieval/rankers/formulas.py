@@ -141,14 +141,10 @@ class LexicalRanker(FormulaRanker):
         """(c,) keyword scores, in [0, 1]."""
         return keyword(features)
 
-    def rank(self, features: CandidateFeatures, settings: RankSettings) -> Scores:
-        """As any formula's, and says that words alone decided."""
-        return replace(super().rank(features, settings), by_words=True)
-
     def result(self, ranker: str, features: CandidateFeatures, raw: FloatArray) -> FormulaResult:
         """As any formula's; of equals those first whose names have more of the query."""
         found = super().result(ranker, features, raw)
-        return replace(found, best=_named_first(features, raw, found.best))
+        return replace(found, best=_named_first(features, raw, found.best), by_words=True)
 
     def spread(self, features: CandidateFeatures, raw: FloatArray) -> Moments:
         """Of all: words are known of every tool."""

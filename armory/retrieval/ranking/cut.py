@@ -55,11 +55,10 @@ def passing(
         if refused(scores, limits):
             may[:] = False
         if threshold > 0 and len(order) and (scores.by_words or not features.dense):
-            share = word_share(features)
-            may &= np.any([share > 0, *(act.bm25 > 0 for act in features.implied)], axis=0)
+            may &= features.worded
             if not limits.exact:
                 first = order[:_PLAIN_HITS]
-                may[first[plain_hits(share, first)]] = True
+                may[first[plain_hits(word_share(features), first)]] = True
     may[order[: limits.min_tools]] = True
     if limits.min_raw is not None:
         may &= scores.raw >= limits.min_raw

@@ -5,7 +5,7 @@ Owns: which of their keys goes where. Opens nothing, never imports a transport.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 def make_accounts(
     loaded: Loaded,
     *,
-    tools: Callable[[], int] = lambda: 0,
+    tools: Callable[[], Collection[str]] = tuple,
     upstreams: Callable[[], Mapping[str, bool]] = dict,
 ) -> Accounts:
     """The accounts that the configuration describes, not opened yet.
 
     Args:
         loaded: the configuration.
-        tools: gives the number of tools in the catalog.
+        tools: gives the names of the tools in the catalog.
         upstreams: gives which servers are up.
 
     Raises:

@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -56,6 +57,33 @@ async def test_what_other_replicas_count_is_read_also_where_the_clock_was_set_ba
         monkeypatch.setattr(plans, "TTL_S", 0.0)
         await other.plans.spend("ann")
         await other.flush()
+        assert (await one.plans.standing("ann")).current_month_usage == 1
+    finally:
+        await one.close()
+        await other.close()
+
+
+@pytest.mark.anyio
+async def test_what_other_replicas_count_is_read_every_ten_seconds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = AccountSettings(enabled=True, plans={"free": 10})
+    clock = SimpleNamespace(time=time.time, monotonic=lambda: 1_000.0)
+    monkeypatch.setattr(plans, "time", clock)
+    one, other = (
+        Accounts(Database(f"sqlite:///{tmp_path / 'a.db'}"), MemoryCache(), settings)
+        for _ in range(2)
+    )
+    await one.open()
+    await other.open()
+    try:
+        await one.users.create("ann")
+        assert (await one.plans.standing("ann")).current_month_usage == 0
+        await other.plans.spend("ann")
+        await other.flush()
+        clock.monotonic = lambda: 1_009.9
+        assert (await one.plans.standing("ann")).current_month_usage == 0
+        clock.monotonic = lambda: 1_010.0
         assert (await one.plans.standing("ann")).current_month_usage == 1
     finally:
         await one.close()

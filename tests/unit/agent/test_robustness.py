@@ -40,6 +40,7 @@ async def test_a_turn_that_was_cut_off_is_told_as_that(
     said = "it was cut off at 70 tokens, thinking included"
     assert said in ran.texts("malformed")[0]
     assert said in ran.sent(1)
+    assert [sent["max_tokens"] for sent in ran.requests] == [70, 70, 70]
 
 
 async def test_a_turn_that_a_filter_withheld_is_told_as_that(run: Run, shelf: Shelf) -> None:
@@ -52,6 +53,12 @@ async def test_a_turn_that_was_cut_off_behind_its_action_is_no_problem(
 ) -> None:
     ran = await run(shelf, Turn(DEPLOY, finish_reason="length"), DONE)
     assert ran.kinds[:2] == ["thought", "action"]
+
+
+async def test_each_malformed_turn_is_asked_for_once_more(run: Run, shelf: Shelf) -> None:
+    ran = await run(shelf, "hm", DEPLOY, "hm", NOTIFY, "hm", DONE)
+    assert ran.kinds.count("malformed") == 3
+    assert (ran.result.stopped, ran.result.iterations) == ("final_answer", 2)
 
 
 async def test_a_second_malformed_turn_ends_the_run(run: Run, shelf: Shelf) -> None:
@@ -119,6 +126,9 @@ async def test_an_empty_turn_is_asked_for_once_more(run: Run, shelf: Shelf, turn
         (act("google", "x"), "There is no tool 'google'. Use one of: vector_search, keyword_se"),
         ("Action: vector_search\nAction Input: {{{{", "not a JSON object: {{{{"),
         ("Action: vector_search", "not a JSON object: nothing"),
+        (act("vector_search", "x", top_k=float("nan")), 'object: {"query": "x", "top_k": NaN}'),
+        (act("vector_search", "x", top_k=float("inf")), 'object: {"query": "x", "top_k": Inf'),
+        ('Action: vector_search\nAction Input: {"query": "x", "top_k": 1e999}', "not a JSON"),
         ('Action: vector_search\nAction Input: {"q": "x"}', 'needs a text under "query"'),
         ('Action: vector_search\nAction Input: {"query": " "}', 'needs a text under "query"'),
         (act("vector_search", "x", top_k=0), '"top_k" is 0; it must be'),
@@ -136,6 +146,7 @@ async def test_a_wrong_action_becomes_an_observation(
     assert f"Observation: {ran.texts('observation')[0]}" in ran.sent(1)
     assert ran.result.iterations == 2
     assert len(shelf.asks) == 1
+    json.dumps(ran.result.as_json(), allow_nan=False)
 
 
 @pytest.mark.parametrize("name", ["VectorSearch", "Vector-Search", "functions.vector_search"])
@@ -203,6 +214,33 @@ async def test_the_time_limit_ends_the_run_with_what_there_is(run: Run, shelf: S
     assert "time limit of 40 s" in (ran.result.error or "")
 
 
+async def test_a_search_that_never_ends_takes_no_longer_than_the_run(
+    shelf: Shelf, late: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Slow(ChatClient):
+        async def complete(self, *given: Any, **named: Any) -> Completion:
+            answer = await super().complete(*given, **named)
+            if "keyword_search" in answer.text:
+                late(39.9)
+            return answer
+
+    async def search(name: Search, ask: Ask) -> Sequence[Any]:
+        if name == "keyword_search":
+            await asyncio.Event().wait()
+        return await Shelf.search(shelf, name, ask)
+
+    monkeypatch.setattr(shelf, "search", search)
+    async with ScriptedChat([DEPLOY, NOTIFY]) as server, Slow(server.url, "small") as chat:
+        agent = RetrievalAgent(chat, [shelf], AgentLimits(time_s=40))
+        async with asyncio.timeout(30):
+            result = await agent.run("deploy and notify the team")
+    assert [event.text for event in result.trace if event.kind == "observation"][1] == (
+        "keyword_search failed: the search took longer than the run may. Try vector_search."
+    )
+    assert result.stopped == "time"
+    assert result.tools[0].tool.name == "ci__deploy"
+
+
 async def test_a_timer_that_goes_off_early_is_the_time_limit_all_the_same(
     shelf: Shelf, late: Callable[[float], None]
 ) -> None:
@@ -233,7 +271,7 @@ async def test_the_time_limit_before_anything_was_found_is_an_error(run: Run, sh
 
 
 async def test_the_token_limit_ends_the_run(run: Run, shelf: Shelf) -> None:
-    ran = await run(shelf, DEPLOY, limits=AgentLimits(tokens=200))  # 110 a turn
+    ran = await run(shelf, DEPLOY, limits=AgentLimits(tokens=210))  # 110 a turn
     assert ran.result.stopped == "tokens"
     assert len(ran.requests) == 2
     assert ran.result.prompt_tokens + ran.result.completion_tokens == 220

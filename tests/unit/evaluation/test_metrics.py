@@ -55,6 +55,12 @@ def test_calibration_error_by_hand() -> None:
     assert calibration_error(probability, np.array([0, 0, 1, 1.0]), 2) == pytest.approx(0.1)
     assert calibration_error(probability, np.array([1, 1, 0, 0.0]), 2) == pytest.approx(0.9)
     assert calibration_error(np.zeros(0), np.zeros(0)) == 0.0
+    # bins of two and of one, which count by their size
+    odd = calibration_error(np.array([0.1, 0.1, 0.4]), np.array([0, 0, 1.0]), 2)
+    assert odd == pytest.approx((2 * 0.1 + 0.6) / 3)
+    # fifteen bins of two; larger ones would even out what is wrong in each
+    wanted = np.array([1.0, 1.0, 0.0, 0.0] * 7 + [1.0, 1.0])
+    assert calibration_error(np.full(30, 0.5), wanted) == pytest.approx(0.5)
 
 
 @given(st.sets(st.integers(1, 40), min_size=1, max_size=8))

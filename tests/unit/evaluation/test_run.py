@@ -12,6 +12,7 @@ import pytest
 
 from armory.errors import BackendError, ConfigError
 from armory.evaluation.dataset import load_dataset, load_uses
+from armory.evaluation.metrics import calibration_error
 from armory.evaluation.report import failure_json, missed_gates, parse_gate, to_json
 from armory.evaluation.run import Setup, evaluate
 from armory.retrieval.features import CandidateFeatures
@@ -92,6 +93,17 @@ async def test_the_report_has_exactly_these_keys_and_figures(write: Write) -> No
     assert 0 < report["tokens"]["saved_share"] < 1
     assert report["ece"] == pytest.approx(0.1, abs=0.05)
     assert (report["embedder"], report["ranker"], report["index"]) == ("fake", "relevance", "exact")
+
+
+@pytest.mark.anyio
+async def test_the_calibration_error_is_over_the_first_twenty(write: Write) -> None:
+    tools = [{"id": f"t{i}", "name": f"tool{i}", "description": "does it"} for i in range(30)]
+    queries = [{"id": "a", "query": "thing7", "relevant": ["t7", "t13", "t29"]}]
+    report = to_json(await measure(write(tools, queries)))
+    wanted = np.zeros(20)
+    wanted[[0, 13]] = 1  # t7 comes first, then the others in their order, t29 last
+    expected = calibration_error(np.array([0.9] + [0.1] * 19), wanted)
+    assert report["ece"] == pytest.approx(expected, abs=5e-5)
 
 
 @pytest.mark.anyio

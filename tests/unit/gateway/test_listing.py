@@ -36,7 +36,9 @@ def configure(bench: Bench, **changes: Any) -> None:
 
 
 async def test_auto_lists_all_up_to_the_limit(bench: Bench) -> None:
-    assert await bench.tools(bench.context()) == ALL
+    for limit in (64, 6):
+        configure(bench, full_list_limit=limit)
+        assert await bench.tools(bench.context()) == ALL
     configure(bench, full_list_limit=5)
     assert await bench.tools(bench.context()) == META
     configure(bench, pin=("*3",), server_pins={"up": ("tool1",)})

@@ -33,6 +33,7 @@ class Noted:
     def __init__(self) -> None:
         self.calls: list[tuple[str, bool | None]] = []
         self.lists: list[tuple[int, int]] = []
+        self.sizes: list[tuple[int, int]] = []
         self.limit: RateLimited | None = None
 
     async def acquire(self, principal: Principal, method: str, name: str) -> None:
@@ -47,7 +48,7 @@ class Noted:
         self.calls.append((call.tool, call.ok))
 
     def listed(self, principal: Principal, listing: Listing) -> None:
-        assert listing.visible_bytes > 0
+        self.sizes.append((listing.visible_bytes, listing.returned_bytes))
         self.lists.append((listing.visible, len(listing.selected)))
 
 
@@ -98,6 +99,22 @@ async def test_calls_are_noted_after_the_answer(bench: Bench, noted: Noted) -> N
     await bench.tools(bench.context(meta={"dev.armory/query": "2"}))
     await bench.call("search_tools", {"query": "2"})
     assert noted.lists == [(6, 1), (6, 1)]
+
+
+async def test_what_is_listed_is_noted_beside_what_might_have_been(
+    bench: Bench, noted: Noted
+) -> None:
+    async def size(**more: Any) -> int:
+        reply = await bench.gateway.tool_lists.list(bench.context(**more), {})
+        assert reply.result is not None
+        tools = msgspec.json.decode(reply.result, type=dict[str, Raw])["tools"]
+        return len(memoryview(tools)) - 2  # its brackets
+
+    every = await size()
+    asked = await size(meta={"dev.armory/query": "2"})
+    bench.gateway.reconfigure(settings=GatewaySettings(without_query="search"))
+    cut = await size()
+    assert noted.sizes == [(every, asked), (every, cut)]
 
 
 async def test_a_list_that_is_cut_without_a_query_is_noted(bench: Bench, noted: Noted) -> None:

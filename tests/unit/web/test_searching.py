@@ -99,3 +99,25 @@ async def test_snapshots_that_are_served_no_more_are_not_held(client: Any) -> No
         await service.publish(build_catalog(lists, previous=service.catalog)[0])
         assert await client.names("/v1/retrieve_tools", query="deploy", token=SERVICE)
     assert held() < 10 * len(SERVERS["aws"])
+
+
+async def test_v1_is_the_cosine_and_v2_seven_tenths_of_it_and_three_of_the_words(
+    client: Any,
+) -> None:
+    for server in ("aws", "slack"):
+        await client("POST", "/v2/track_installation", json={"server": server})
+
+    async def scores(path: str, **more: str) -> dict[str, float]:
+        params = {"query": "deploy and notify", "top_k": "50", **more}
+        found = await client("GET", path, params=params)
+        return {tool["name"]: tool["score"] for tool in found.body["tools"]}
+
+    v1, v2 = await scores("/retrieve_tools"), await scores("/v2/retrieve_tools")
+    cosine = await scores("/v1/retrieve_tools", ranker="semantic")
+    words = await scores("/v1/retrieve_tools", ranker="lexical")
+    assert {name: score for name, score in v1.items() if name in cosine} == cosine
+    assert max(words.values()) > 0
+    assert v2 == {
+        name: pytest.approx(0.7 * max(cosine[name], 0) + 0.3 * words[name], abs=3e-6)
+        for name in cosine
+    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import tracemalloc
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 from armory.retrieval.lexical.bm25 import Fields, LexicalIndex
 from armory.retrieval.lexical.postings import FIELDS, Postings
+from armory.retrieval.lexical.text import terms
 
 TOOLS = {
     "git__commit": Fields("git_commit", "git", description="Record changes to the repository"),
@@ -80,6 +82,29 @@ def test_keyword_is_absolute(postings: Postings) -> None:
     diluted = postings.keyword("commit history of a repository unknownword anotherone")
     assert diluted.max() < scores.max()
     assert postings.keyword("of the").max() == 0
+
+
+def test_keyword_is_bm25_over_name_and_description_by_hand() -> None:
+    index = LexicalIndex()
+    index.add("post", Fields("post", params="letter letter", tags="letter", server="letter"))
+    index.add("send", Fields("send letter", description="Letter for Bob"))
+    index.add("read", Fields("read", description="Bob reads books, newspapers, maps"))
+    found = index.freeze()
+    # of three tools two have the word in any field; lengths 1, 4 and 6 of name and description
+    rare, common = math.log(1 + 2.5 / 1.5), math.log(1 + 1.5 / 2.5)
+    assert len(terms("send letter Letter for Bob")) == 4
+    assert len(terms("read Bob reads books, newspapers, maps")) == 6
+
+    def saturated(count: int, length: int) -> float:
+        return count * 2.2 / (count + 1.2 * (1 - 0.75 + 0.75 * length / (11 / 3)))
+
+    once = found.keyword("letter bob send")
+    most = 2.2 * (common + common + rare)
+    assert once.tolist() == pytest.approx([
+        0.0,
+        (common * saturated(2, 4) + common * saturated(1, 4) + rare * saturated(1, 4)) / most,
+        common * saturated(1, 6) / most,
+    ])  # fmt: skip
 
 
 @pytest.mark.parametrize("query", ["commit history", "deeploy an application", "history kuberntes"])

@@ -84,6 +84,8 @@ async def test_metadata_filters_and_private_tools(memory: AsyncToolMemory) -> No
     assert "wipe" in await select(include_private=True)
     assert await select(filters={"team": "ops"}) == {"search_files"}
     assert await select(filters={"tags": "disk"}) == {"search_files"}
+    assert await select(filters={"tags": ["network", "disk"]}) == {"search_files"}
+    assert await select(filters={"tags": ["network"]}) == set()
 
     def mails(tool: Tool) -> bool:
         return "mail" in tool.name
@@ -102,6 +104,20 @@ async def test_zero_is_a_threshold(memory: AsyncToolMemory) -> None:
     assert none == []
     judged = await memory.select_tools_for_query("weather", 10, threshold=0.0)
     assert len(judged) in (0, len(free)), "all of them, or the query was refused"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("embedder", [None, HashingEmbedder()])
+async def test_a_threshold_is_the_least_relevance(embedder: HashingEmbedder | None) -> None:
+    async with AsyncToolMemory(embedder=embedder) as memory:
+        memory.add(*(Tool(f"mail-{i}", "send_email", "Send an email") for i in range(30)), SEARCH)
+        every = await memory.select_tools_for_query("send an email", 40)
+        assert len(every) == 31
+        for least in (0.0, 0.2, every[10]["_relevance"], 0.95, 1.0):
+            found = await memory.select_tools_for_query("send an email", 40, threshold=least)
+            assert [t["identifier"] for t in found] == [
+                t["identifier"] for t in every if t["_relevance"] >= least
+            ]
 
 
 @pytest.mark.anyio
@@ -245,6 +261,11 @@ async def test_a_context_grows_by_searching_and_stays_bounded(memory: AsyncToolM
     assert context.tokens > small
     await context.search_tools("search files on disk", top_k=1)
     assert [t["identifier"] for t in context.tools] == ["send_email", "search_files"]
+    best, second = await context.search_tools("weather forecast and email", top_k=2)
+    await context.search_tools("search files on disk", top_k=1)
+    assert best["_relevance"] > second["_relevance"], "the best of a search stays longest"
+    kept = [best["identifier"], "search_files"]
+    assert [t["identifier"] for t in context.tools] == kept
 
 
 @pytest.mark.anyio

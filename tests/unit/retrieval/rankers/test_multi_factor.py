@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from armory.domain.tool import ToolRecord
 from armory.errors import ConfigError
+from armory.retrieval.ports import UsageArrays
+from armory.retrieval.rankers.base import RankSettings
 from armory.retrieval.rankers.boosts import NONE, Boost, boost_of, boosted, boosts, tags_of
 from armory.retrieval.rankers.factors import (
     history,
@@ -13,7 +19,13 @@ from armory.retrieval.rankers.factors import (
     popularity,
     usage_percentile,
 )
-from armory.retrieval.rankers.multi_factor import DEFAULT_WEIGHTS, Weights, weights_of
+from armory.retrieval.rankers.multi_factor import (
+    DEFAULT_WEIGHTS,
+    MultiFactorRanker,
+    Weights,
+    weights_of,
+)
+from tests.unit.retrieval.rankers.judged import features, names
 
 
 @pytest.mark.parametrize(
@@ -92,3 +104,37 @@ def test_a_boosted_score_is_clamped_to_one() -> None:
 def test_tags_come_from_configuration_and_from_meta() -> None:
     meta: dict[str, object] = {"dev.armory/tags": ["Async", 3], "compliance_certified": True}
     assert tags_of(record("a", "x", meta=meta)) == {"x", "async", "compliance_certified"}
+
+
+class Used:
+    """Everybody's statistics are the best, and nobody's history is known."""
+
+    def statistics(self, user: str | None, names: Sequence[str]) -> UsageArrays:
+        best = np.ones(len(names), np.float32)
+        return UsageArrays(best, np.zeros_like(best), best)
+
+
+def test_the_fifty_most_similar_tools_are_weighed_and_no_more() -> None:
+    many = [record(f"s{i}") for i in range(60)]
+    like = {one.name: 0.9 - 0.01 * i for i, one in enumerate(many)}
+    found = replace(features(["send it"], like, many), usage=Used())
+    scores = MultiFactorRanker().rank(found, RankSettings())
+    assert names(found, scores.order) == [one.name for one in many[:50]]
+    assert scores.raw[49] == pytest.approx(0.40 * 0.41 + 0.25 + 0.15)
+    # of the others nobody's statistics are asked for
+    assert scores.raw[50] == pytest.approx(0.40 * 0.40)
+
+
+def test_similarity_is_the_best_over_all_intents_and_never_below_zero() -> None:
+    found = features(["deploy it and notify the team"], {"git__log": -0.5, "mail__send": 0.2})
+    whole, *clauses = found.subqueries
+    assert clauses
+    place = next(i for i, one in enumerate(found.records) if one.name == "mail__send")
+    cosine = np.array(whole.cosine)
+    cosine[place] = 0.8
+    found = replace(found, subqueries=[whole, replace(clauses[0], cosine=cosine), *clauses[1:]])
+    scores = MultiFactorRanker().rank(found, RankSettings())
+    assert scores.raw[place] == pytest.approx(0.40 * 0.8 + 0.15 * 0.5)
+    log = next(i for i, one in enumerate(found.records) if one.name == "git__log")
+    assert scores.raw[log] == pytest.approx(0.15 * 0.5)
+    assert scores.signals_at(log)["similarity"] == 0.0

@@ -78,6 +78,29 @@ async def test_diversity_mixes_what_the_cross_encoder_ordered() -> None:
             assert next(iter(await scores(retriever))) == "now"
 
 
+async def test_the_best_thirty_are_reordered_and_the_best_fifty_mixed() -> None:
+    class Backwards:
+        async def scores(self, query: str, texts: Sequence[str]) -> FloatArray:
+            return np.arange(len(texts), dtype=np.float32)
+
+    copies = [tool(f"mail__send{i}", "Send an email message") for i in range(45)]
+    every = [*copies, tool("mail__folders", "List the folders for email")]
+    orders: list[list[str]] = []
+    for diversity, reranker in ((None, None), (None, Backwards()), (0.5, None)):
+        settings = RetrieverSettings(
+            ranker="semantic", limits=Limits(threshold=None, max_tools=99), diversity=diversity
+        )
+        async with Retriever(
+            HashingEmbedder(), ExactIndex(), make_rankers(), settings, reranker=reranker
+        ) as retriever:
+            await retriever.index(every)
+            orders.append(list(await scores(retriever, "send an email message")))
+    plain, reordered, mixed = orders
+    assert plain[-1] == "folders"
+    assert reordered == [*plain[29::-1], *plain[30:]]
+    assert mixed[:2] == [plain[0], "folders"]
+
+
 async def test_a_reason_tells_the_place_for_the_text_that_it_is_nearest_to() -> None:
     async with Retriever(HashingEmbedder(), ExactIndex(), make_rankers(), None) as retriever:
         await retriever.index(MAIL)

@@ -62,6 +62,25 @@ async def test_nothing_in_common_is_not_listed(make_tool: MakeTool) -> None:
     assert await listed(crowd(make_tool, 100), "solve a crossword") == []
 
 
+@pytest.mark.parametrize("ranker", ["lexical", "relevance"])
+@pytest.mark.parametrize("size", [1, 3, 100])
+async def test_nothing_in_common_has_no_score(make_tool: MakeTool, size: int, ranker: str) -> None:
+    """What is shown as the nearest, whatever its score, would else seem to pass any threshold."""
+    async with Retriever(None, None, make_rankers()) as retriever:
+        await retriever.index(crowd(make_tool, size))
+        other = await retriever.search(Query(("solve a crossword",), ranker=ranker))
+        ranking = await retriever.rank(Query(("archive a crossword",), ranker=ranker))
+    assert [match.score for match in other.nearest] == [0.0] * min(size, 5)
+    assert other.top_score == 0.0
+    scores = {
+        ranking.record(i).original_name: float(ranking.scores.score[i])
+        for i in ranking.order.tolist()
+    }
+    assert {name for name, score in scores.items() if score > 0} == {
+        name for name in scores if name.startswith("archive_")
+    }
+
+
 @pytest.mark.parametrize("ranker", sorted(make_rankers()))
 async def test_every_ranker_has_an_answer_without_an_embedder(
     make_tool: MakeTool, ranker: str
