@@ -17,7 +17,7 @@ from armory.errors import UpstreamUnavailable
 from armory.logger import Logger
 from armory.oauth.exchange import NoAnswer, Route, basic, exchange, json_object
 from armory.oauth.metadata import CannotAnswer, text
-from armory.upstreams.oauth.discovery import AuthServerMetadata
+from armory.upstreams.oauth.discovery import AUTHORIZATION_SERVER, AuthServerMetadata
 
 _log = Logger(__name__)
 _LEAD_S = 30.0
@@ -111,18 +111,20 @@ class TokenClient:
             NoToken: the authorization server refused.
         """
         headers = {"Accept": "application/json", **headers}  # GitHub answers a form otherwise
-        status, body = await self.request("POST", place.token_url, headers, form)
+        url, role = place.token_url, place.role
+        status, body = await self.request("POST", url, headers, form, role=role)
         answer = json_object(body) or {}
         token = answer.get("access_token")
         if status != 200 or not isinstance(token, str) or not token:
-            reason = f"{place.token_url} gave no token: {error_text(status, answer)}"
+            reason = f"{url} gave no token: {error_text(status, answer)}"
             what = _refused_by(status, answer)
-            url = place.token_url
-            raise self.failed(reason, url) if what is None else self.refused(reason, what, url)
+            if what is None:
+                raise self.failed(reason, url, role)
+            raise self.refused(reason, what, url, role)
         said = answer.get("token_type", kind)
         if not isinstance(said, str) or said.lower() != kind.lower():
-            reason = f"{place.token_url} gave a token of type {str(said)[:40]!r}"
-            raise self.refused(reason, place=place.token_url)
+            reason = f"{url} gave a token of type {str(said)[:40]!r}"
+            raise self.refused(reason, place=url, role=role)
         lifetime, refresh = _seconds(answer.get("expires_in")), answer.get("refresh_token")
         scope = answer.get("scope")
         _log.info("upstream_token_obtained", upstream=self._server, expires_in_s=lifetime)
@@ -135,9 +137,10 @@ class TokenClient:
             text(answer.get("issued_token_type")),
         )
 
-    async def fetch(self, url: str) -> Mapping[str, Any] | None:
+    async def fetch(self, url: str, role: str = AUTHORIZATION_SERVER) -> Mapping[str, Any] | None:
         """Fetch a JSON object; satisfies `metadata.Fetch`."""
-        status, body = await self.request("GET", url, {"Accept": "application/json"}, None)
+        accepted = {"Accept": "application/json"}
+        status, body = await self.request("GET", url, accepted, None, role=role)
         if status == 429 or status >= 500:
             raise CannotAnswer(f"{url} answered HTTP {status}; try again later")
         return json_object(body) if status == 200 else None
@@ -149,6 +152,7 @@ class TokenClient:
         headers: Mapping[str, str],
         form: Mapping[str, str] | None,
         json: Any = None,
+        role: str = AUTHORIZATION_SERVER,
     ) -> tuple[int, bytes]:
         """(status, beginning of the body) of one exchange with an authorization server.
 
@@ -159,7 +163,7 @@ class TokenClient:
             answer = await exchange(method, url, headers, form=form, json=json, route=self._route)
         except NoAnswer as error:
             self._look_again()
-            raise self.failed(str(error), url.partition("?")[0]) from None
+            raise self.failed(str(error), url.partition("?")[0], role) from None
         return answer.status, answer.body
 
     def _look_again(self) -> None:
@@ -168,19 +172,26 @@ class TokenClient:
             with suppress(UpstreamUnavailable):
                 self._route = replace(self._route, tls=self._trusted())
 
-    def failed(self, reason: str, place: str = "") -> NoToken:
+    def failed(self, reason: str, place: str = "", role: str = AUTHORIZATION_SERVER) -> NoToken:
         """The error that says why there is no token.
 
         Args:
             reason: for administrators.
             place: the URL in it, which callers are not told.
+            role: what they are told instead.
         """
-        message, told = self._message(reason), self._message(_without(place, reason))
+        message, told = self._message(reason), self._message(_without(place, reason, role))
         return NoToken(message, upstream=self._server, told=told)
 
-    def refused(self, reason: str, what: Refused = "shown", place: str = "") -> TokenRefused:
+    def refused(
+        self,
+        reason: str,
+        what: Refused = "shown",
+        place: str = "",
+        role: str = AUTHORIZATION_SERVER,
+    ) -> TokenRefused:
         """As `failed`, where the authorization server answered and issued no token."""
-        message, told = self._message(reason), self._message(_without(place, reason))
+        message, told = self._message(reason), self._message(_without(place, reason, role))
         error = TokenRefused(message, upstream=self._server, told=told)
         error.what = what
         return error
@@ -189,8 +200,8 @@ class TokenClient:
         return f"upstream {self._server!r}: no access token: {reason}"
 
 
-def _without(place: str, reason: str) -> str:
-    return reason.replace(place, "its authorization server") if place else reason
+def _without(place: str, reason: str, role: str) -> str:
+    return reason.replace(place, role) if place else reason
 
 
 def secret_method(place: AuthServerMetadata) -> str:

@@ -32,6 +32,7 @@ _PARAMETER = re.compile(
 )
 _ESCAPED = re.compile(r"\\(.)")
 _RESOURCE = "/.well-known/oauth-protected-resource"
+AUTHORIZATION_SERVER = "its authorization server"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,7 @@ class AuthServerMetadata:
         takes_documents: whether a client may be known by its metadata document.
         refreshes: whether it knows the scope `offline_access`.
         revoke_url: where tokens are given back; "": nowhere.
+        role: what callers are told that it is, who are not told its URLs.
     """
 
     token_url: str
@@ -78,6 +80,7 @@ class AuthServerMetadata:
     takes_documents: bool = False
     refreshes: bool = False
     revoke_url: str = ""
+    role: str = AUTHORIZATION_SERVER
 
 
 def challenge_of(header: str | None) -> Challenge:

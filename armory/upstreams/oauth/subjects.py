@@ -13,6 +13,7 @@ import hashlib
 import time
 from collections.abc import Mapping
 from contextvars import ContextVar
+from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -41,6 +42,7 @@ _KEPT = 10_000
 _REFUSED_S, _AWAY_S = 10.0, 2.0
 TOKEN_TYPE = "urn:ietf:params:oauth:token-type:"
 _EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
+_PROVIDER = "the identity provider"
 
 
 class SubjectTokens(Tokens):
@@ -205,17 +207,20 @@ class ExchangedTokens(SubjectTokens):
     async def _discovered(self) -> AuthServerMetadata:
         place, grant = self._place, self._grant
         if place is None and grant.token_url:
-            place = self._place = AuthServerMetadata(grant.token_url)
+            place = self._place = AuthServerMetadata(grant.token_url, role=_PROVIDER)
         if place is None:
             try:
-                found = await server_metadata(grant.issuer, self.fetch)
+                found = await server_metadata(grant.issuer, partial(self.fetch, role=_PROVIDER))
             except Undiscovered as error:
                 raise self.failed(str(error)) from None
             token_url = text(found.get("token_endpoint"))
             if not is_secure(token_url):
-                raise self.failed(f"the token_endpoint {token_url!r} is not reached over https")
+                reason = f"the token_endpoint {token_url!r} is not reached over https"
+                raise self.failed(reason, repr(token_url), f"of {_PROVIDER}")
             methods = tuple(texts(found.get("token_endpoint_auth_methods_supported")))
-            place = self._place = AuthServerMetadata(token_url, grant.issuer, methods)
+            place = self._place = AuthServerMetadata(
+                token_url, grant.issuer, methods, role=_PROVIDER
+            )
         return place
 
 
