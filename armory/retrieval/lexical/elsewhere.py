@@ -112,7 +112,10 @@ _KINDS = (
         "reservation reserve booking",
     ),
     _Kind(
-        re.compile(rf"\border\b (?!by\b){_NEAR}\b{_DISH}\b"),
+        re.compile(
+            rf"\border\b (?!by\b){_NEAR}\b{_DISH}\b"
+            r"(?! (?:items?|entries|rows|list|table|by|alphabetically|first|last)\b)"
+        ),
         "food restaurant grocery meal pizza",
         "cart shop product menu merchant order recipe",
     ),
@@ -230,6 +233,7 @@ _KINDS = (
     _Kind(
         re.compile(
             r"\b(?:stock|share) price of\b|\bprice of (?:bitcoin|btc|eth|ethereum|gold|silver)\b"
+            r"(?! (?:plan|tier|package|subscription|edition|level|member(?:ship)?s?|sponsor)\b)"
         ),
         "stock ticker crypto bitcoin finance financial commodity",
         "price market quote web internet google",

@@ -138,7 +138,8 @@ _WISHES = (
             ),
             re.compile(
                 r"\bremind (?:me|us)\b(?!:| (?:again |please )?(?:what|who|how|why|where|which"
-                r"|whether|if|of)\b)|\b(?:remind|set) reminder\b"
+                r"|whether|if|of)\b| when (?:[^\s.?!,;]{1,30} ){1,5}(?:is|was|are|were)\W*\Z)"
+                r"|\b(?:remind|set) reminder\b"
                 r"|\A\W*+(?:me )?remind (?:of|about|to|today|tomorrow)\b"
                 r"|\b(?:don't|do not|never) let (?:me|us) forget\b(?! (?:this|that)\b)"
             ),

@@ -116,6 +116,8 @@ def test_it_is_where_no_tool_is_of_the_kind(wish: str) -> None:
     [
         "convert the report to pdf",
         "order the notes by date",
+        "order the food items by price",
+        "what is the price of gold plan members pay",
         "play the video",
         "change the due date to Friday",
         "send the 3 pounds of notes about flights",

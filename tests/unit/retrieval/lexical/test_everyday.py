@@ -60,6 +60,7 @@ def test_it_is_asked_for(text: str, act: str) -> None:
         "remind me what I told you about Bob",
         "can you remind me of the title of that book?",
         "remind me: which port was it?",
+        "remind me when the meeting is",
         "don't let me forget this: the code is 4711",
         "remind me to meditate by sending me messages",
         "remind Ann to send the slides",
