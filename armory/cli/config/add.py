@@ -11,7 +11,9 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from pathlib import Path
+from threading import Thread
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -174,8 +176,7 @@ def _searched(word: str, registry: str) -> object:
 def _fetched(url: str) -> Any:
     try:
         request = urllib.request.Request(url, headers={"Accept": "application/json"})
-        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:
-            body = answer.read(_MOST_BYTES + 1)
+        body = _in_time(request)
     except urllib.error.HTTPError as error:
         error.close()
         if error.code == 404:
@@ -197,6 +198,29 @@ def _fetched(url: str) -> Any:
             f"{url} is no server.json; an MCP endpoint is added by hand: "
             "`upstreams: {NAME: {url: ...}}`"
         ) from None
+
+
+def _in_time(request: urllib.request.Request) -> bytes:
+    """The beginning of an answer, read in a thread: the time limit of a socket is for each read,
+    and an answer may come byte by byte.
+
+    Raises:
+        TimeoutError: it was not there in time.
+    """
+    found: Future[bytes] = Future()
+
+    def read() -> None:
+        try:
+            with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:
+                found.set_result(answer.read(_MOST_BYTES + 1))
+        except BaseException as error:  # noqa: BLE001 - it is raised by who waits
+            found.set_exception(error)
+
+    Thread(target=read, daemon=True).start()
+    try:
+        return found.result(_TIMEOUT_S)
+    except TimeoutError:
+        raise TimeoutError(f"it was not there after {_TIMEOUT_S:.0f} s") from None
 
 
 def _not_reached(url: str, error: OSError) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -161,6 +162,29 @@ def test_a_proxy_that_does_not_answer_is_named_without_its_password(
     said = " ".join(capsys.readouterr().err.split())
     assert "by way of the proxy 127.0.0.1:1: Connection refused; correct it, or $NO_PROXY" in said
     assert "hunter2" not in said
+
+
+def test_an_answer_that_comes_byte_by_byte_is_waited_for_no_longer_than_another(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    over = threading.Event()
+
+    class Dripping(Answering):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", "1000")
+            self.end_headers()
+            for _ in range(200):  # ten seconds, if nobody gives up
+                self.wfile.write(b" ")
+                if over.wait(0.05):
+                    return
+
+    monkeypatch.setattr("armory.cli.config.add._TIMEOUT_S", 1.0)
+    with served(Dripping) as url:
+        assert run("add", f"{url}/server.json") == 3
+        over.set()
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"{url}/server.json cannot be read: it was not there after 1 s" in said
 
 
 @pytest.mark.parametrize("client", CLIENTS)
