@@ -41,13 +41,16 @@ def check_texts(given: object, where: str) -> tuple[str, ...]:
         )
     texts = tuple(text.strip() for text in texts)
     length = sum(map(len, texts))
-    if not all(texts) or not 1 <= length <= MAX_QUERY_CHARS:
-        raise RpcError(
-            INVALID_PARAMS,
-            f"{where} has {length:,} characters (or an empty item); "
-            f"expected 1 to {MAX_QUERY_CHARS:,} together",
-            {"parameter": where},
-        )
+    wrong = ""
+    if not any(texts):
+        wrong = f"{where} has no text"
+    elif not all(texts):
+        wrong = f"text {texts.index('') + 1} of {where} is empty"
+    elif length > MAX_QUERY_CHARS:
+        wrong = f"{where} has {length:,} characters"
+    if wrong:
+        expected = f"expected 1 to {MAX_QUERY_CHARS:,} characters together"
+        raise RpcError(INVALID_PARAMS, f"{wrong}; {expected}", {"parameter": where})
     return texts
 
 

@@ -12,7 +12,7 @@ from multidict import CIMultiDict
 from armory.domain.principal import ANONYMOUS
 from armory.domain.query import Query
 from armory.gateway.queries.carriers import ListRequest, read_list_request, read_mode
-from armory.gateway.queries.values import check_names
+from armory.gateway.queries.values import check_names, check_texts
 from armory.gateway.requests import ClientRequest
 from armory.protocol.errors import RpcError
 from armory.testing.front import raws
@@ -168,6 +168,23 @@ def test_bad_values_are_named(
     assert named in caught.value.message
     assert named in caught.value.data["parameter"]
     assert len(caught.value.message) < 300
+
+
+@pytest.mark.parametrize(
+    ("texts", "said"),
+    [
+        ([], "query has no text"),
+        ("  ", "query has no text"),
+        (["", " "], "query has no text"),
+        (["a", "b", " "], "text 3 of query is empty"),
+        (["x" * 8_000, "y"], "query has 8,001 characters"),
+    ],
+)
+def test_what_is_wrong_with_texts_is_said(texts: object, said: str) -> None:
+    with pytest.raises(RpcError) as refused:
+        check_texts(texts, "query")
+    assert str(refused.value) == f"{said}; expected 1 to 8,000 characters together"
+    assert refused.value.data == {"parameter": "query"}
 
 
 def test_unreadable_meta_is_named() -> None:
