@@ -14,7 +14,7 @@ from itertools import count
 from math import inf
 from weakref import WeakValueDictionary
 
-from cachetools import TTLCache
+from cachetools import LRUCache, TTLCache
 from sqlalchemy import select
 
 from armory.accounts.packs import PACK
@@ -67,6 +67,8 @@ class PackScopes:
         self._changes = count(1)
         self._changed = TTLCache[str, int](inf, _READ_WITHIN_S)
         self._packs_changed = 0
+        self._unread = LRUCache[str, None](USERS_KEPT)
+        """Users of whose change it is known, but not what it was."""
         feed.subscribe(USER, self._user_changed)
         feed.subscribe(PACK, self._pack_changed)
 
@@ -123,10 +125,15 @@ class PackScopes:
         self._loaded.move_to_end(user)
         while len(self._loaded) > USERS_KEPT:
             self._loaded.popitem(last=False)
-        if had is not None and (had.view, had.packs) != (loaded.view, loaded.packs):
-            for told in self._observers:
-                told(user)
+        changed = had is not None and (had.view, had.packs) != (loaded.view, loaded.packs)
+        if changed or user in self._unread:
+            self._unread.pop(user, None)
+            self._tell(user)
         return loaded
+
+    def _tell(self, user: str) -> None:
+        for observer in self._observers:
+            observer(user)
 
     async def _read(self, user: str) -> _Loaded:
         began = next(self._changes)
@@ -190,6 +197,8 @@ class PackScopes:
                 self._loaded.pop(user, None)  # deleted: like any that was not met
         except BackendError as error:  # asked again before the next request of this user
             self._loaded.pop(user, None)
+            self._unread[user] = None
+            self._tell(user)
             _log.warning("packs_not_reloaded", error=error.message)
 
     async def _pack_changed(self, pack: str) -> None:

@@ -12,6 +12,7 @@ from armory.accounts.packs import Pack, Packs
 from armory.accounts.scopes import PackScopes
 from armory.accounts.users import Users
 from armory.domain.principal import Principal
+from armory.errors import BackendError
 from armory.storage.cache import MemoryCache
 from armory.storage.changes import ChangeFeed
 from armory.storage.database import Database
@@ -176,3 +177,28 @@ async def test_users_that_were_deleted_are_not_held(known: tuple[Packs, PackScop
         await users.delete(user)
         assert not scopes.view_of(user).servers
     assert not scopes._loaded  # pyright: ignore[reportPrivateUsage]
+
+
+@pytest.mark.anyio
+async def test_a_change_that_could_not_be_read_is_told_at_once_and_when_it_was(
+    known: tuple[Packs, PackScopes],
+) -> None:
+    packs, scopes = known
+    await packs.install("ann", [("server", "mail"), ("server", "pager")])
+    await scopes.admit(Principal("ann", "ann"))
+    told: list[str] = []
+    scopes.observe(told.append)
+    usual = scopes._read  # pyright: ignore[reportPrivateUsage]
+
+    async def read(user: str) -> object:
+        raise BackendError("the database is away")
+
+    scopes._read = read  # pyright: ignore
+    assert await packs.set_active("ann", "server", "pager", active=False)
+    assert told == ["ann"]
+    scopes._read = usual  # pyright: ignore
+    await scopes.admit(Principal("ann", "ann"))
+    assert told == ["ann", "ann"]
+    assert scopes.view_of("ann").servers == {"mail"}
+    await scopes._user_changed("ann")  # pyright: ignore[reportPrivateUsage]
+    assert told == ["ann", "ann"]
