@@ -106,6 +106,7 @@ def test_without_rules_everything_is_allowed() -> None:
         (("alice",), True),
         (("bob", "admin"), False),
         (("*",), True),
+        (("bob*", "[ac]dmin"), False),
     ],
 )
 def test_a_rule_applies_to_whom_it_names(who: tuple[str, ...], applies: bool) -> None:

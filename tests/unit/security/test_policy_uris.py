@@ -103,6 +103,8 @@ def test_what_a_uri_means_is_not_found_out_of_very_long_ones() -> None:
     assert ruled.allows_uri(ANONYMOUS, "files", longest)
     assert not ruled.allows_uri(ANONYMOUS, "files", longer)
     assert free.allows_uri(ANONYMOUS, "files", longer)
+    assert not ruled.bars_uri(ANONYMOUS, "files", longest)
+    assert ruled.bars_uri(ANONYMOUS, "files", longer)
     lists = ServerLists(resources=[{"uri": longest}, {"uri": longer}])
     listed = build_catalog({"files": lists})[0]
     for policy, seen in ((ruled, 1), (free, 2)):
