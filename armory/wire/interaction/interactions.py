@@ -140,16 +140,13 @@ class Interactions:
             raise
         if call.over:
             return await self._finished(context, call)
-        key = context.principal.person
-        mine = sum(owner.person == key for owner in self._parked_by.values())
-        if len(self._parked) >= self._capacity or mine >= self._per_principal:
+        if (limit := self._limit_reached(context.principal)) is not None:
             if call.answered:  # answered already: only a question is left
                 return await self._finished(context, call)
             self._running.discard(call)
             self.refused += 1
             await call.end()
-            limit = "per_principal" if mine >= self._per_principal else "interactions"
-            said = f"too many calls wait for input (server.limits.parked_{limit}); try later"
+            said = f"too many calls wait for input (server.limits.{limit}); try later"
             if call.binding.method == "tools/call":  # which a model reads
                 return failed_call(RateLimited(said))
             raise RateLimited(said)
@@ -158,6 +155,19 @@ class Interactions:
         self._parked_by[handle] = context.principal
         call.timer = asyncio.get_running_loop().call_later(self._ttl_s, self._expire, handle)
         return _input_required(call.requests(), self._states.seal("parked", handle, call.binding))
+
+    def _limit_reached(self, principal: Principal) -> str | None:
+        """The limit that leaves no room for one more parked call. One that has ended meanwhile, as
+        by the end of its upstream, makes room: its client is not told any more how.
+        """
+        parked, limit = list(self._parked), "parked_interactions"
+        mine = [h for h, owner in self._parked_by.items() if owner.person == principal.person]
+        if len(mine) >= self._per_principal:
+            parked, limit = mine, "parked_per_principal"
+        elif len(parked) < self._capacity:
+            return None
+        ended = next((handle for handle in parked if self._parked[handle].over), None)
+        return limit if ended is None or not self._stop(ended) else None
 
     async def _finished(self, context: RequestContext, call: ParkedCall) -> Reply:
         self._running.discard(call)
