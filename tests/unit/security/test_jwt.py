@@ -71,6 +71,8 @@ async def test_who_has_no_subject_is_told_apart_by_its_user(provider: Provider) 
         {"sub": ""},
         {"sub": "x" * 201},
         {"sub": "a\nb"},
+        {"sub": " ann"},
+        {"sub": "ann\u3000"},
         {"sub": "token:ci"},
         {"sub": "anonymous:anonymous"},
         {"cnf": {"jkt": "of a key that the bearer does not show"}},

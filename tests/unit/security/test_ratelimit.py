@@ -26,3 +26,9 @@ def test_a_limit_that_admits_nothing_is_refused() -> None:
     for rate, burst in ((0.0, 1), (1.0, 0)):
         with pytest.raises(ConfigError):
             RateLimiter(rate, burst)
+
+
+def test_the_least_burst_is_one_request() -> None:
+    limiter = RateLimiter(1.0, 1, clock=lambda: 0.0)
+    assert limiter.tried("a") == 0.0
+    assert limiter.tried("a") == pytest.approx(1.0)
