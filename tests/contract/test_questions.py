@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 from armory.domain.principal import ANONYMOUS
+from armory.errors import UpstreamUnavailable
 from armory.protocol.link import HEARS_PROGRESS, Answer, Owner, Params, Refused
 from armory.testing.clients.recording import RecordingClient
 from armory.testing.waiting import until
-from tests.contract.links import BOUND_S, Rig, raw
+from tests.contract.links import BOUND_S, Rig, open_rig, raw
 
 pytestmark = pytest.mark.anyio
 
@@ -112,6 +114,20 @@ async def test_calls_of_one_client_that_ask_at_once_are_all_answered(legacy: Rig
     async with asyncio.timeout(BOUND_S):
         answers = await asyncio.gather(*calls)
     assert [answer["structuredContent"].get("result") for answer in answers] == [said] * 6
+
+
+async def test_calls_that_waited_when_their_process_died_go_to_the_next_one() -> None:
+    client = RecordingClient({"elicitation": {}}, answers={"elicitation/create": {}})
+    async with asynccontextmanager(open_rig)("stdio-legacy") as rig, asyncio.timeout(BOUND_S):
+        first = await rig.call("who", client=client)
+        await rig.call("elicit", client=client)  # from now on, one call at a time
+        crash, *waiting = (
+            asyncio.create_task(rig.call(tool, client=client)) for tool in ("crash", "who", "who")
+        )
+        with pytest.raises(UpstreamUnavailable, match="its process was killed"):
+            await crash
+        told = [(await each)["structuredContent"]["pid"] for each in waiting]
+        assert told[0] == told[1] != first["structuredContent"]["pid"]
 
 
 async def test_resources_are_watched_where_the_client_calls(legacy: Rig) -> None:

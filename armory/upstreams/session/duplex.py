@@ -27,6 +27,7 @@ from armory.upstreams.session.base import TOO_NOISY
 from armory.upstreams.session.context import LinkContext
 from armory.upstreams.session.multiplexer import call_cancelled
 from armory.upstreams.session.pending import Note
+from armory.upstreams.session.replies import SessionOver
 from armory.upstreams.session.stateful import StatefulLink
 
 log = Logger(__name__)
@@ -169,8 +170,9 @@ class DuplexLink(StatefulLink):
         await self._write_bounded(jsonrpc.notification(method, params))
 
     async def _exchange(self, call: Call, scope: CallDeadline) -> Reply:
-        if self.closed:
-            raise self.unavailable(self._death or "the session is closed")
+        if self.closed:  # before the turn of this call came
+            why = self.unavailable(self._death or "the session is closed")
+            raise SessionOver(why.message, upstream=self.server)
         pending = self.requests.open(call, scope)
         answered = False
         try:
