@@ -255,6 +255,7 @@ async def test_openai_timeouts_are_retried(api: FakeApi) -> None:
         (text('{"data": [{"index": 0, "embedding": [NaN,1,1,1,1,1,1,1]}]}'), "NaN", 1),
         (text('{"data": [{"index": 0, "embedding": [1e300,1,1,1,1,1,1,1]}]}'), "infinite", 1),
         (text('{"data": [{"index": 0, "embedding": [1e30,1,1,1,1,1,1,1]}]}'), "immense", 1),
+        (text(json.dumps({"data": [{"index": 0, "embedding": [10**400] * DIM}]})), "no answer", 1),
     ],
 )
 async def test_openai_lasting_faults_are_clear(

@@ -8,6 +8,7 @@ from typing import Any
 import aiohttp
 import pytest
 import yaml
+from yarl import URL
 
 from armory.config import load_file
 from armory.errors import UpstreamUnavailable
@@ -19,6 +20,8 @@ from armory.testing.clients.raw import messages, modern_body, modern_headers
 from armory.testing.upstreams.http import HttpUpstream
 from armory.upstreams.oauth.client import NoToken, TokenClient
 from armory.upstreams.oauth.discovery import AuthServerMetadata
+from armory.upstreams.oauth.grants import TokenExchange
+from armory.upstreams.oauth.subjects import ExchangedTokens
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.transports.tls import tls_of
 from armory.web.rest.problems import problem_of
@@ -33,6 +36,20 @@ class Refusing(Answering):
 
     def do_POST(self) -> None:
         self.say(b"{}", status=401)
+
+
+class Bare(Answering):
+    """Publishes nothing."""
+
+    def do_GET(self) -> None:
+        self.say(status=404)
+
+
+class Away(Answering):
+    """Is there, and cannot answer now."""
+
+    def do_GET(self) -> None:
+        self.say(b"{}", status=503)
 
 
 async def test_callers_are_not_told_where_the_services_are(
@@ -104,6 +121,18 @@ async def test_callers_are_not_told_which_certificates_are_missing(tmp_path: Pat
     for told in (problem_of(failed.value).detail, bytes(error_object(failed.value)).decode()):
         assert "upstream 'web': tls.ca_file cannot be read" in told
         assert str(tmp_path) not in told
+
+
+async def test_callers_are_not_told_where_an_identity_provider_is() -> None:
+    for kind, what in ((Bare, "could not be discovered"), (Away, "cannot answer now")):
+        with served(kind) as inside:
+            tokens = ExchangedTokens(
+                "web", TokenExchange("armory", "secret", issuer=inside), named=(inside,)
+            )
+            with pytest.raises(NoToken, match=inside) as failed:
+                await tokens.exchanged("token", URL("https://docs.example/mcp"))
+        told = f"upstream 'web': no access token: the identity provider {what}"
+        assert problem_of(failed.value).detail == told
 
 
 async def test_nobody_is_told_which_database_fails(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from armory.testing.clients.raw import modern_body, modern_headers
 from armory.testing.identity import BEARER, EXCHANGE, TOKEN_TYPE, IdentityProvider
@@ -115,8 +116,11 @@ async def test_a_server_that_names_another_authorization_server_is_given_no_gran
 ) -> None:
     world.upstream.issuer = world.provider.issuer
     async with world.gateway(world.auth, oauth=world.oauth) as (url, _):
-        failed = said(await world.ask(url, world.token("ann", url)))
-    assert f"not '{world.own.issuer}'" in failed
+        with capture_logs() as logs:
+            failed = said(await world.ask(url, world.token("ann", url)))
+    assert "its authorization server could not be discovered" in failed
+    assert world.own.issuer not in failed
+    assert f"not '{world.own.issuer}'" in str(logs)
     assert (world.provider.forms, world.own.forms) == ([], [])
 
 

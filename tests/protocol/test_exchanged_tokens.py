@@ -76,4 +76,7 @@ async def test_a_token_is_passed_on_only_to_whom_it_is_for(world: World) -> None
         )
         assert "docs__only_ann" in await world.names(url, both)
         assert await world.names(url, only) == []
+        told = json.dumps(await world.ask(url, only))
+        assert "the caller's token is not for this upstream, so it is not passed on" in told
+        assert world.upstream.url not in told
         assert world.upstream.bare == seen

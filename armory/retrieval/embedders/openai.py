@@ -186,7 +186,7 @@ class OpenAIEmbedder:
                 wait = self._pause(attempt, error)
                 _log.info("embedding_retry", attempt=attempt + 1, wait_s=wait, why=_kind(error))
                 await asyncio.sleep(wait)
-            except (APIError, AnswerTooLarge, ValueError) as error:
+            except (APIError, AnswerTooLarge, ValueError, OverflowError) as error:
                 raise self._failure(error) from error
         raise AssertionError("every attempt returns or raises")
 

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from armory.errors import UpstreamUnavailable
 from armory.logger import Logger
 from armory.oauth.exchange import NoAnswer, Route, basic, exchange, json_object
-from armory.oauth.metadata import CannotAnswer, text
+from armory.oauth.metadata import CannotAnswer, Undiscovered, text
 from armory.upstreams.oauth.discovery import AUTHORIZATION_SERVER, AuthServerMetadata
 
 _log = Logger(__name__)
@@ -182,6 +182,14 @@ class TokenClient:
         """
         message, told = self._message(reason), self._message(_without(place, reason, role))
         return NoToken(message, upstream=self._server, told=told)
+
+    def undiscovered(self, error: Undiscovered, role: str = AUTHORIZATION_SERVER) -> NoToken:
+        """As `failed`, where metadata are missing or do not fit: their texts are full of URLs."""
+        reason = str(error)
+        now = isinstance(error, CannotAnswer)
+        return self.failed(
+            reason, reason, f"{role} {'cannot answer now' if now else 'could not be discovered'}"
+        )
 
     def refused(
         self,

@@ -92,7 +92,7 @@ class CodeFlow(TokenClient):
         try:
             return await discover(url, challenge, self._grant.issuer, "", self.fetch)
         except Undiscovered as error:
-            raise self.failed(str(error)) from None
+            raise self.undiscovered(error) from None
 
     async def granted_before(self, issuer: str) -> tuple[str, ...]:
         """Scopes of an earlier login at this issuer, to be requested again."""

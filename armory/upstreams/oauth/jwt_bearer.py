@@ -60,6 +60,6 @@ class JwtBearerTokens(ExchangedTokens):
             try:
                 found = await discover(url, Challenge(), audience, "", self.fetch)
             except Undiscovered as error:
-                raise self.failed(str(error)) from None
+                raise self.undiscovered(error) from None
             self._redeemer = found
         return self._redeemer

@@ -102,7 +102,9 @@ class PassthroughTokens(SubjectTokens):
         token = self.subject()
         wanted = self._grant.audience or canonical(url)
         if wanted not in _audience(token):
-            raise self.failed(f"the caller's token is not for {wanted!r}, so it is not passed on")
+            place = "" if self._grant.audience else repr(wanted)
+            reason = f"the caller's token is not for {wanted!r}, so it is not passed on"
+            raise self.failed(reason, place, "this upstream")
         return token
 
     async def renewed(self, refused: str | None, url: URL, challenge: Challenge) -> str:
@@ -212,7 +214,7 @@ class ExchangedTokens(SubjectTokens):
             try:
                 found = await server_metadata(grant.issuer, partial(self.fetch, role=_PROVIDER))
             except Undiscovered as error:
-                raise self.failed(str(error)) from None
+                raise self.undiscovered(error, _PROVIDER) from None
             token_url = text(found.get("token_endpoint"))
             if not is_secure(token_url):
                 reason = f"the token_endpoint {token_url!r} is not reached over https"

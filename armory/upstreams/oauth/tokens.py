@@ -113,7 +113,7 @@ class ClientCredentialsTokens(Tokens):
         try:
             place = await discover(url, challenge, self._grant.issuer, self._issuer, self.fetch)
         except Undiscovered as error:
-            raise self.failed(str(error)) from None
+            raise self.undiscovered(error) from None
         self._issuer = place.issuer
         return place
 

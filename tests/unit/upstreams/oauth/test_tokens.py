@@ -26,6 +26,7 @@ from armory.upstreams.spec import UpstreamSpec
 pytestmark = pytest.mark.anyio
 SECRET = "s3cr/et+of:armory"
 GRANT = ClientCredentials("armory id", SECRET)
+UNDISCOVERED = "upstream 'kept': no access token: its authorization server could not be discovered"
 ANN, BOB = Owner(Principal("ann")), Owner(Principal("bob"))
 
 
@@ -166,8 +167,9 @@ async def test_only_the_configured_issuer_is_given_the_credentials(
     await call(pool)
     world.valid.clear()
     world.named = "https://evil.example"
-    with pytest.raises(UpstreamUnavailable, match=r"https://evil\.example.*auth\.issuer"):
+    with pytest.raises(UpstreamUnavailable, match=r"https://evil\.example.*auth\.issuer") as failed:
         await call(pool)
+    assert failed.value.told == UNDISCOVERED
     assert len(world.requests) == 1
 
 
@@ -197,8 +199,9 @@ async def test_metadata_that_do_not_fit_are_not_believed(
 ) -> None:
     for name, text in change.items():
         setattr(world, name, text.format(url=world.url))
-    with pytest.raises(UpstreamUnavailable, match=says):
+    with pytest.raises(UpstreamUnavailable, match=says) as failed:
         await call(reach(world, pools))
+    assert failed.value.told == UNDISCOVERED
     assert world.requests == []
 
 
