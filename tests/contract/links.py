@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any
 
 from msgspec import Raw
@@ -98,7 +98,7 @@ def _paths() -> dict[str, str]:
     return {"PYTHONPATH": ":".join(path for path in sys.path if path)}
 
 
-async def open_rig(kind: str) -> AsyncIterator[Rig]:
+async def open_rig(kind: str) -> AsyncGenerator[Rig]:
     if kind in HTTP:
         eras, stream = HTTP[kind]
         async with HttpUpstream(Script(), eras, stream=stream) as server:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -118,7 +118,7 @@ async def test_calls_of_one_client_that_ask_at_once_are_all_answered(legacy: Rig
 
 async def test_calls_that_waited_when_their_process_died_go_to_the_next_one() -> None:
     client = RecordingClient({"elicitation": {}}, answers={"elicitation/create": {}})
-    async with aclosing(open_rig("stdio-legacy")) as rig, asyncio.timeout(BOUND_S):
+    async with asynccontextmanager(open_rig)("stdio-legacy") as rig, asyncio.timeout(BOUND_S):
         first = await rig.call("who", client=client)
         await rig.call("elicit", client=client)  # from now on, one call at a time
         crash, *waiting = (
