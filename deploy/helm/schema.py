@@ -56,6 +56,13 @@ def kubernetes(about: str = "") -> Schema:
     return {"type": "object", **({"description": about} if about else {})}
 
 
+def known(*keys: str) -> Schema:
+    """An object that Kubernetes itself describes, with these keys and no others. What the chart sets
+    of them may be taken out by `null`.
+    """
+    return block(**{key: {} for key in keys})
+
+
 FLAG: Schema = {"type": "boolean"}
 AUTO = choice("auto", True, False)
 PORT = whole(1, 65_535)
@@ -67,7 +74,14 @@ SHARE: Schema = {"anyOf": [whole(), text(pattern="^[0-9]+%$")]}
 """So many pods, or so many of a hundred."""
 NAMES: Schema = {"type": "object", "additionalProperties": {"type": "string"}}
 """Labels, annotations and the like: texts alone; a number or a boolean has to be quoted."""
-QUANTITY: Schema = {"anyOf": [{"type": "string"}, {"type": "number"}]}
+_NUMBER = r"([0-9]+(\.[0-9]*)?|\.[0-9]+)"
+QUANTITY: Schema = {
+    "anyOf": [
+        text(pattern=f"^[+-]?{_NUMBER}([KMGTPE]i|[numkMGTPE]|[eE][+-]?{_NUMBER})?$"),
+        {"type": "number"},
+    ]
+}
+"""As Kubernetes takes it: 1Gi, 500m, 2e9; no 1GB."""
 QUANTITIES: Schema = {"type": "object", "additionalProperties": QUANTITY}
 RESOURCES = block(
     "Kubernetes only warns of a key that it does not know.",
@@ -113,6 +127,17 @@ ENV = listed(
     }
 )
 SECRET_KEY = block("", existingSecret=text(), key=text(minLength=1))
+_SECURITY = ("runAsUser", "runAsGroup", "runAsNonRoot", "seccompProfile", "appArmorProfile")
+_SECURITY += ("seLinuxOptions", "windowsOptions")
+POD_SECURITY = known(
+    *(*_SECURITY, "fsGroup", "fsGroupChangePolicy", "supplementalGroups"),
+    *("supplementalGroupsPolicy", "seLinuxChangePolicy", "sysctls"),
+)
+CONTAINER_SECURITY = known(
+    *(*_SECURITY, "allowPrivilegeEscalation", "capabilities", "privileged", "procMount"),
+    "readOnlyRootFilesystem",
+)
+"""Of these Kubernetes only warns of a key that it does not know."""
 DURATION = text(
     pattern="^([0-9]+y)?([0-9]+w)?([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$", minLength=2
 )
@@ -160,8 +185,8 @@ def _workload() -> Schema:
         "extraObjects": OBJECTS,
         "podLabels": NAMES,
         "podAnnotations": NAMES,
-        "podSecurityContext": kubernetes(),
-        "securityContext": kubernetes(),
+        "podSecurityContext": POD_SECURITY,
+        "securityContext": CONTAINER_SECURITY,
         "startupProbe": ENDS,
         "livenessProbe": ENDS,
         "readinessProbe": probe(successThreshold=whole(1)),
@@ -225,7 +250,8 @@ def _require(schema: Schema, defaults: dict[str, Any]) -> None:
     for name, inner in schema["properties"].items():
         default = defaults.get(name)
         if "properties" in inner and default:
-            _require(inner, default)
+            if any(inner["properties"].values()):  # else they are Kubernetes'
+                _require(inner, default)
             required.append(name)
         elif default and not isinstance(default, dict | list):
             required.append(name)

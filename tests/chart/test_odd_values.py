@@ -205,3 +205,11 @@ def test_notes_name_the_address_of_clients_and_what_the_image_lacks(chart: Any) 
     assert "may lack" not in notes(config=fetched, image={"tag": "0.1.0-full"})
     assert "may lack npx, uvx" in notes(config=fetched, image={"tag": None})
     assert "may lack" not in notes(config={"upstreams": {"a": {"command": "python"}}})
+
+
+def test_what_the_chart_sets_of_the_pods_user_may_be_left_to_the_cluster(render: Render) -> None:
+    """OpenShift gives each namespace users of its own."""
+    objects = render({"podSecurityContext": {"runAsUser": None, "fsGroup": None}})
+    context = pod(objects)["securityContext"]
+    assert context["runAsNonRoot"] is True
+    assert not {"runAsUser", "fsGroup"} & set(context)

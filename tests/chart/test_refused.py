@@ -34,6 +34,19 @@ REFUSED = {
         "propertyName.*google_docs",
     ),
     "a limit of resources": ({"resources": {"limit": {"memory": "1Gi"}}}, "resources.*limit"),
+    "a size that is no quantity": ({"persistence": {"size": "1GB"}}, "persistence/size"),
+    "a limit that is no quantity": (
+        {"resources": {"limits": {"memory": "1 Gi"}}},
+        "resources/limits/memory",
+    ),
+    "a part of the security context": (
+        {"securityContext": {"readOnlyRootFs": True}},
+        "securityContext.*readOnlyRootFs",
+    ),
+    "a part of the pods' security context": (
+        {"podSecurityContext": {"capabilities": {"drop": ["ALL"]}}},
+        "podSecurityContext.*capabilities",
+    ),
     "a Secret of TLS": ({"ingress": {"tls": [{"secretname": "x"}]}}, "ingress/tls/0.*secretname"),
     "a part of the strategy": (
         {"strategy": {"rollingUpdate": {"maxsurge": 1}}},
