@@ -57,7 +57,7 @@ def kubernetes(about: str = "") -> Schema:
 
 
 def known(*keys: str) -> Schema:
-    """An object that Kubernetes itself describes, with these keys and no others. What the chart sets
+    """An object that Kubernetes itself describes, with these keys alone. What the chart sets
     of them may be taken out by `null`.
     """
     return block(**{key: {} for key in keys})
@@ -127,8 +127,10 @@ ENV = listed(
     }
 )
 SECRET_KEY = block("", existingSecret=text(), key=text(minLength=1))
-_SECURITY = ("runAsUser", "runAsGroup", "runAsNonRoot", "seccompProfile", "appArmorProfile")
-_SECURITY += ("seLinuxOptions", "windowsOptions")
+_SECURITY = (
+    *("runAsUser", "runAsGroup", "runAsNonRoot", "seccompProfile", "appArmorProfile"),
+    *("seLinuxOptions", "windowsOptions"),
+)
 POD_SECURITY = known(
     *(*_SECURITY, "fsGroup", "fsGroupChangePolicy", "supplementalGroups"),
     *("supplementalGroupsPolicy", "seLinuxChangePolicy", "sysctls"),
